@@ -1,0 +1,151 @@
+//! What is over: ended leases, ended claims and past events, each bounded. It decides nothing.
+
+use crate::command::Refusal;
+use crate::event::{End, Event, Revision};
+use crate::fence::{Fence, Handle};
+use crate::limits::{ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_LEASES_MAX, EVENTS_MAX};
+use crate::names::{Holder, LeaseId, Name};
+use crate::time::Moment;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// A lease that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedLease {
+    /// Its id.
+    pub lease: LeaseId,
+    /// Whose it was.
+    pub holder: Holder,
+    /// The request that began it.
+    pub request: u64,
+    /// How it ended.
+    pub how: End,
+    /// When, in service time.
+    pub when: Moment,
+    /// When, by the wall clock of the leader of that time.
+    pub wall_ms: u64,
+}
+
+impl EndedLease {
+    /// What whoever asks for it is told.
+    pub(super) fn refusal(&self) -> Refusal {
+        Refusal::Lapsed { lease: self.lease, how: self.how.clone(), when: self.when, wall_ms: self.wall_ms }
+    }
+}
+
+/// A holding claim that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedClaim {
+    /// The resource.
+    pub resource: Name,
+    /// The lease that it hung on.
+    pub lease: LeaseId,
+    /// Whose it was.
+    pub holder: Holder,
+    /// Its fence.
+    pub fence: Fence,
+    /// How it ended.
+    pub how: End,
+    /// When, in service time.
+    pub when: Moment,
+    /// When, by the wall clock of the leader of that time.
+    pub wall_ms: u64,
+}
+
+/// The bounded past. Both kinds of ends are numbered in the order in which they came, oldest dropped first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    next: u64,
+    leases: BTreeMap<u64, EndedLease>,
+    lease_at: BTreeMap<LeaseId, u64>,
+    claims: BTreeMap<u64, EndedClaim>,
+    claims_at: BTreeMap<Name, VecDeque<u64>>,
+    events: VecDeque<Event>,
+    /// The newest event that was dropped.
+    compacted: (Revision, u32),
+}
+
+impl History {
+    pub(super) fn remember_lease(&mut self, ended: EndedLease) {
+        self.next += 1;
+        if let Some(before) = self.lease_at.insert(ended.lease, self.next) {
+            self.leases.remove(&before);
+        }
+        self.leases.insert(self.next, ended);
+        if self.leases.len() > ENDED_LEASES_MAX {
+            let (_, oldest) = self.leases.pop_first().expect("more than the limit is not nothing");
+            self.lease_at.remove(&oldest.lease);
+        }
+    }
+
+    pub(super) fn remember_claim(&mut self, ended: EndedClaim) {
+        self.next += 1;
+        let of_resource = self.claims_at.entry(ended.resource.clone()).or_default();
+        of_resource.push_back(self.next);
+        if of_resource.len() > ENDED_CLAIMS_PER_RESOURCE_MAX {
+            let oldest = of_resource.pop_front().expect("more than the limit is not nothing");
+            self.claims.remove(&oldest);
+        }
+        self.claims.insert(self.next, ended);
+        if self.claims.len() > ENDED_CLAIMS_MAX {
+            self.forget_oldest_claim();
+        }
+    }
+
+    fn forget_oldest_claim(&mut self) {
+        let (number, oldest) = self.claims.pop_first().expect("more than the limit is not nothing");
+        let of_resource = self.claims_at.get_mut(&oldest.resource).expect("every ended claim is in its index");
+        let first = of_resource.pop_front();
+        assert_eq!(first, Some(number), "the index of a resource has its ends in order");
+        if of_resource.is_empty() {
+            self.claims_at.remove(&oldest.resource);
+        }
+    }
+
+    pub(super) fn remember_events(&mut self, events: &[Event]) {
+        self.events.extend(events.iter().cloned());
+        while self.events.len() > EVENTS_MAX {
+            let oldest = self.events.pop_front().expect("more than the limit is not nothing");
+            self.compacted = (oldest.revision, oldest.n);
+        }
+    }
+
+    pub(super) fn lease(&self, id: LeaseId) -> Option<&EndedLease> {
+        self.lease_at.get(&id).map(|number| &self.leases[number])
+    }
+
+    pub(super) fn claims(&self, resource: &Name) -> impl Iterator<Item = &EndedClaim> {
+        self.claims_at.get(resource).into_iter().flatten().map(|number| &self.claims[number])
+    }
+
+    pub(super) fn claim(&self, handle: &Handle) -> Option<&EndedClaim> {
+        self.claims(&handle.resource).find(|ended| ended.fence == handle.fence)
+    }
+
+    pub(super) fn events_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
+        if after < self.compacted {
+            return Err(self.compacted.0);
+        }
+        let first = self.events.partition_point(|event| (event.revision, event.n) <= after);
+        Ok(self.events.range(first..))
+    }
+
+    pub(super) fn all_leases(&self) -> impl Iterator<Item = &EndedLease> {
+        self.leases.values()
+    }
+
+    pub(super) fn all_claims(&self) -> impl Iterator<Item = &EndedClaim> {
+        self.claims.values()
+    }
+
+    pub(super) fn all_events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
+    pub(super) const fn compacted(&self) -> (Revision, u32) {
+        self.compacted
+    }
+
+    pub(super) fn restore_compacted(&mut self, compacted: (Revision, u32)) {
+        self.compacted = compacted;
+    }
+}
