@@ -1,0 +1,39 @@
+//! The doors: they translate requests into commands and outcomes into answers. A door never decides.
+
+mod grpc;
+mod stream;
+mod watch;
+
+pub(crate) use grpc::NativeDoor;
+
+use crate::lessor::Unready;
+use tenure_api::Code;
+use tenure_api::v1::Failure;
+
+/// What a client is told when there is no answer yet.
+fn unready(unready: &Unready) -> Failure {
+    let (code, message) = match unready {
+        Unready::NotLeader { leader: Some(leader) } => {
+            (Code::NotLeader, format!("this node does not lead; nothing was changed; ask {leader}"))
+        }
+        Unready::NotLeader { leader: None } => {
+            (Code::NotLeader, "no node leads at the moment; nothing was changed; ask again".into())
+        }
+        Unready::Overloaded { .. } => {
+            (Code::Overloaded, "too many requests are waiting; nothing was changed; ask again a little later".into())
+        }
+        Unready::Stopping => (Code::Stopping, "the server is stopping; nothing was changed; ask again".into()),
+        Unready::Unknown => {
+            let message = "whether this was done is not known; repeat it with the same ids, or look";
+            (Code::Unknown, message.into())
+        }
+    };
+    let mut failure = Failure { code: code.text().into(), message, ..Failure::default() };
+    if let Unready::Overloaded { retry_after } = unready {
+        failure.retry_after_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+    }
+    if let Unready::NotLeader { leader: Some(leader) } = unready {
+        failure.leader.clone_from(leader);
+    }
+    failure
+}

@@ -1,0 +1,75 @@
+//! Whose data a directory holds: its format, its cluster and its node, in a small text file with a checksum.
+
+use crate::disk::SharedDisk;
+use crate::entropy::Entropy;
+use std::io;
+
+const FILE: &str = "identity";
+const TEMPORARY: &str = "identity.tmp";
+const FORMAT: u64 = 1;
+
+/// Whose data a directory holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn when the cluster was made.
+    pub cluster: u64,
+    /// The number of this node in it.
+    pub node: u64,
+    /// Drawn when this data directory was made: a wiped node is not its old self.
+    pub incarnation: u64,
+}
+
+impl Identity {
+    /// Reads the directory's identity. A new directory gets one, as the first node of a new cluster.
+    pub(crate) async fn open(disk: &SharedDisk, entropy: &dyn Entropy) -> io::Result<Self> {
+        let names = disk.list()?;
+        if names.iter().any(|name| name == FILE) {
+            let text = String::from_utf8_lossy(&disk.read(FILE)?).into_owned();
+            return Self::parse(&text).map_err(|why| refuse(&why));
+        }
+        if let Some(stray) = names.iter().find(|name| name.starts_with("log-") || name.starts_with("snapshot-")) {
+            return Err(refuse(&format!("is missing, but there is data beside it ({stray})")));
+        }
+        let identity = Self { cluster: entropy.draw(), node: 1, incarnation: entropy.draw() };
+        let mut file = disk.create(TEMPORARY)?;
+        file.append(identity.text().as_bytes())?;
+        file.sync().await?;
+        disk.rename(TEMPORARY, FILE)?;
+        disk.sync_dir()?;
+        Ok(identity)
+    }
+
+    fn text(&self) -> String {
+        let Self { cluster, node, incarnation } = self;
+        let body = format!(
+            "tenure data directory\nformat {FORMAT}\ncluster {cluster:016x}\nnode {node}\nincarnation {incarnation:016x}\n"
+        );
+        let checksum = crc32fast::hash(body.as_bytes());
+        format!("{body}checksum {checksum:08x}\n")
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.ok_or_else(|| format!("has no line `{name}`"))
+        };
+        let number = |name, radix| {
+            u64::from_str_radix(field(name)?, radix).map_err(|_| format!("has a line `{name}` that is not a number"))
+        };
+        let format = number("format", 10)?;
+        if format != FORMAT {
+            return Err(format!("has format {format}, and this build reads {FORMAT}: start the build that made it"));
+        }
+        let identity = Self {
+            cluster: number("cluster", 16)?,
+            node: number("node", 10)?,
+            incarnation: number("incarnation", 16)?,
+        };
+        if identity.text() != text { Err("does not match its checksum".into()) } else { Ok(identity) }
+    }
+}
+
+fn refuse(why: &str) -> io::Error {
+    let text = format!("the file `{FILE}` in the data directory {why}. Nothing was changed. Restore it from a backup");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

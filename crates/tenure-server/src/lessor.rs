@@ -1,0 +1,305 @@
+//! The leader's loop: gather what is asked, stamp it with the time, propose it, answer, and tick while any lease lives.
+//! It never reads the ledger; what it knows of deadlines, apply's result told it.
+
+use crate::clock::{Clock, ServiceClock};
+use crate::limits::{ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, RETRY_AFTER, TICK};
+use crate::raft::{Consensus, Lost};
+use crate::replica::{Answer, Led};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::limits::{COMMANDS_MAX, RULES_MAX};
+use tenure_core::{Command, Entry, Leader, Moment, Outcome};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Not an answer, but a reason to ask again or elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unready {
+    /// This node does not lead; nothing was changed. The leader answers at this address, if that is known.
+    NotLeader {
+        /// Where to ask.
+        leader: Option<String>,
+    },
+    /// The queue is full; nothing was changed.
+    Overloaded {
+        /// When there will be room.
+        retry_after: Duration,
+    },
+    /// The node is stopping; nothing was changed.
+    Stopping,
+    /// Whether it was done is not known.
+    Unknown,
+}
+
+/// What a door hands in: a command, and where the answer goes.
+#[derive(Debug)]
+struct Order {
+    command: Command,
+    reply: oneshot::Sender<Result<Outcome, Unready>>,
+}
+
+/// The way in. Commands that keep or free what is held have a queue of their own and are taken first.
+#[derive(Clone, Debug)]
+pub(crate) struct Counter {
+    upkeep: mpsc::Sender<Order>,
+    wishes: mpsc::Sender<Order>,
+}
+
+impl Counter {
+    /// Puts a command into the log, and answers when it was applied.
+    pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
+        let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
+        let (reply, answer) = oneshot::channel();
+        queue.try_send(Order { command, reply }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Unready::Overloaded { retry_after: RETRY_AFTER },
+            mpsc::error::TrySendError::Closed(_) => Unready::Stopping,
+        })?;
+        answer.await.unwrap_or(Err(Unready::Unknown))
+    }
+}
+
+/// What a node may be tuned by in a simulation, never by a flag: with other values the promises do not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// How far one stamp may go beyond what was last seen applied.
+    pub step_max: Duration,
+    /// Whether a restarted leader may go on in its old term.
+    pub leader_restore: bool,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { step_max: crate::limits::STEP_MAX, leader_restore: false }
+    }
+}
+
+pub(crate) struct Lessor {
+    clock: Arc<dyn Clock>,
+    consensus: Consensus,
+    upkeep: mpsc::Receiver<Order>,
+    wishes: mpsc::Receiver<Order>,
+    shown: watch::Sender<Option<ServiceClock>>,
+    tuning: Tuning,
+}
+
+type Flight = BoxFuture<'static, (Vec<Reply>, Result<Answer, Lost>)>;
+type Reply = oneshot::Sender<Result<Outcome, Unready>>;
+
+/// One leadership.
+struct Reign {
+    leader: Leader,
+    time: ServiceClock,
+    next_deadline: Option<Moment>,
+    unfinished: bool,
+    in_flight: FuturesUnordered<Flight>,
+    /// When the loop last woke, and whether it then found that it had slept much too long.
+    awake: Duration,
+    stalled: bool,
+}
+
+impl Lessor {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        consensus: Consensus,
+        tuning: Tuning,
+    ) -> (Self, Counter, watch::Receiver<Option<ServiceClock>>) {
+        let (upkeep_in, upkeep) = mpsc::channel(QUEUE_MAX);
+        let (wishes_in, wishes) = mpsc::channel(QUEUE_MAX);
+        let (shown, shown_out) = watch::channel(None);
+        let lessor = Self { clock, consensus, upkeep, wishes, shown, tuning };
+        (lessor, Counter { upkeep: upkeep_in, wishes: wishes_in }, shown_out)
+    }
+
+    /// Leads whenever this node is elected, until the node stops.
+    pub(crate) async fn run(mut self) {
+        while let Some(led) = self.wait_to_lead().await {
+            let reign = self.begin(led);
+            self.reign(reign).await;
+            self.shown.send_replace(None);
+        }
+    }
+
+    /// Turns orders away until this node leads and has applied its own blank entry. None: the node stops.
+    async fn wait_to_lead(&mut self) -> Option<Led> {
+        let mut begun = self.consensus.replica().led();
+        let mut leading = self.consensus.leading();
+        loop {
+            let led = *begun.borrow_and_update();
+            if let (Some(led), Some(term)) = (led, *leading.borrow_and_update())
+                && led.term == term
+            {
+                return Some(led);
+            }
+            tokio::select! {
+                changed = begun.changed() => changed.ok()?,
+                changed = leading.changed() => changed.ok()?,
+                order = self.upkeep.recv() => self.turn_away(order?),
+                order = self.wishes.recv() => self.turn_away(order?),
+            }
+        }
+    }
+
+    fn turn_away(&self, order: Order) {
+        // A door that stopped waiting needs no answer.
+        let _ = order.reply.send(Err(Unready::NotLeader { leader: self.consensus.leader_address() }));
+    }
+
+    fn begin(&self, led: Led) -> Reign {
+        let at = self.clock.monotonic();
+        let time = ServiceClock::start(led.now, at, self.tuning.step_max);
+        self.shown.send_replace(Some(time));
+        Reign {
+            leader: Leader { term: led.term, node: self.consensus.node() },
+            time,
+            next_deadline: led.next_deadline,
+            unfinished: false,
+            in_flight: FuturesUnordered::new(),
+            awake: at,
+            stalled: false,
+        }
+    }
+
+    async fn reign(&mut self, mut reign: Reign) {
+        let mut leading = self.consensus.leading();
+        loop {
+            let room = reign.in_flight.len() < IN_FLIGHT_MAX;
+            let nap = reign.until_tick(self.clock.monotonic());
+            tokio::select! {
+                biased;
+                changed = leading.changed() => {
+                    if changed.is_err() || *leading.borrow_and_update() != Some(reign.leader.term) {
+                        break;
+                    }
+                }
+                Some((replies, answer)) = reign.in_flight.next() => {
+                    let at = self.wake(&mut reign);
+                    reign.landed(replies, answer, at);
+                    self.shown.send_replace(Some(reign.time));
+                }
+                order = self.upkeep.recv(), if room => match order {
+                    Some(order) => self.gather(&mut reign, Some(order), None).await,
+                    None => break,
+                },
+                order = self.wishes.recv(), if room => match order {
+                    Some(order) => self.gather(&mut reign, None, Some(order)).await,
+                    None => break,
+                },
+                () = tokio::time::sleep(nap.unwrap_or_default()), if room && nap.is_some() => {
+                    self.gather(&mut reign, None, None).await;
+                }
+            }
+        }
+        tokio::spawn(reign.abdicate());
+    }
+
+    /// Reads the clock and notes a stall: the loop wakes at least once a tick while any lease lives.
+    fn wake(&self, reign: &mut Reign) -> Duration {
+        let at = self.clock.monotonic();
+        reign.stalled |= reign.next_deadline.is_some() && at.saturating_sub(reign.awake) > 2 * TICK;
+        reign.awake = at;
+        at
+    }
+
+    /// Gathers an entry around the order that woke the loop, stamps it after the last command, and proposes it.
+    async fn gather(&mut self, reign: &mut Reign, upkeep: Option<Order>, wish: Option<Order>) {
+        self.wake(reign);
+        if reign.stalled {
+            tokio::time::sleep(PASS).await;
+            reign.stalled = false;
+        }
+        let (commands, replies) = self.drain(upkeep, wish);
+        let at = self.clock.monotonic();
+        if reign.next_deadline.is_none() && reign.in_flight.is_empty() {
+            reign.time.rested_until(at);
+        }
+        let now = reign.time.read(at);
+        reign.awake = at;
+        self.shown.send_replace(Some(reign.time));
+        let entry = Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: RULES_MAX, commands };
+        let proposed = self.consensus.propose(entry);
+        reign.in_flight.push(Box::pin(async move { (replies, proposed.await) }));
+    }
+
+    /// Takes what waits: upkeep first, but wishes keep at least a quarter of the entry.
+    fn drain(&mut self, upkeep: Option<Order>, wish: Option<Order>) -> (Vec<Command>, Vec<Reply>) {
+        let mut batch = Batch::default();
+        let wishes_waiting = self.wishes.len() + usize::from(wish.is_some());
+        let upkeep_max = COMMANDS_MAX - wishes_waiting.min(COMMANDS_MAX / 4);
+        upkeep.into_iter().for_each(|order| batch.add(order));
+        while batch.commands.len() < upkeep_max && batch.renewals < ENTRY_RENEWALS_MAX {
+            let Ok(order) = self.upkeep.try_recv() else { break };
+            batch.add(order);
+        }
+        wish.into_iter().for_each(|order| batch.add(order));
+        while batch.commands.len() < COMMANDS_MAX {
+            let Ok(order) = self.wishes.try_recv() else { break };
+            batch.add(order);
+        }
+        (batch.commands, batch.replies)
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    commands: Vec<Command>,
+    replies: Vec<Reply>,
+    renewals: usize,
+}
+
+impl Batch {
+    fn add(&mut self, order: Order) {
+        if let Command::Renew(renew) = &order.command {
+            self.renewals += renew.leases.len();
+        }
+        self.commands.push(order.command);
+        self.replies.push(order.reply);
+    }
+}
+
+impl Reign {
+    /// How long the loop may sleep if nobody asks for anything; none while no lease lives.
+    fn until_tick(&self, at: Duration) -> Option<Duration> {
+        let next = self.next_deadline?;
+        if self.unfinished {
+            return self.in_flight.is_empty().then_some(Duration::ZERO);
+        }
+        let due = Duration::from_millis(next.millis_since(self.time.peek(at)));
+        Some(due.max(Duration::from_millis(1)).min(TICK))
+    }
+
+    /// An entry was applied, or its fate is unknown.
+    fn landed(&mut self, replies: Vec<Reply>, answer: Result<Answer, Lost>, at: Duration) {
+        match answer {
+            Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished }) => {
+                self.time.applied(at);
+                self.next_deadline = next_deadline;
+                self.unfinished = unfinished;
+                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    // A door that stopped waiting needs no answer.
+                    let _ = reply.send(Ok(outcome));
+                }
+            }
+            Ok(Answer { outcomes: None, .. }) | Err(Lost::Refused) => {
+                answer_all(replies, &Unready::NotLeader { leader: None });
+            }
+            Err(Lost::Unknown) => answer_all(replies, &Unready::Unknown),
+        }
+    }
+
+    /// Leadership is over. Whatever is under way is answered as the log decides.
+    async fn abdicate(mut self) {
+        while let Some((replies, answer)) = self.in_flight.next().await {
+            let at = self.awake;
+            self.landed(replies, answer, at);
+        }
+    }
+}
+
+fn answer_all(replies: Vec<Reply>, unready: &Unready) {
+    for reply in replies {
+        // A door that stopped waiting needs no answer.
+        let _ = reply.send(Err(unready.clone()));
+    }
+}

@@ -1,0 +1,25 @@
+//! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
+
+mod clock;
+pub mod disk;
+mod doors;
+mod entropy;
+mod identity;
+mod lessor;
+mod limits;
+mod lock;
+mod node;
+pub mod raft;
+mod replica;
+mod serve;
+mod watch;
+mod workers;
+
+pub use clock::{Clock, SystemClock};
+pub use entropy::{Entropy, SystemEntropy};
+pub use identity::Identity;
+pub use lessor::{Tuning, Unready};
+pub use lock::{InUse, Lock};
+pub use node::{Environment, Node, Opened, Status};
+pub use serve::{ServeError, Served, serve};
+pub use workers::Workers;

@@ -1,0 +1,60 @@
+//! The limits of a running node, each with its reason. What the ledger itself limits is in the core's own file.
+
+use std::time::Duration;
+
+/// How far one stamp may go beyond what was last seen applied: the longest stall that runs at full rate.
+pub(crate) const STEP_MAX: Duration = Duration::from_millis(500);
+
+/// The tick while any lease lives. It bounds how late an expiry is when nothing else happens.
+pub(crate) const TICK: Duration = Duration::from_millis(200);
+
+/// After a stall the first entry waits so long for renewals that lie unread in sockets. The timer goes through the same
+/// driver as the sockets, so when it fires every ready connection has been looked at.
+pub(crate) const PASS: Duration = Duration::from_millis(10);
+
+/// Orders waiting in each of the two queues. At 1 KiB each that is 64 MiB at worst.
+pub(crate) const QUEUE_MAX: usize = 65_536;
+
+/// What a client is told to wait when a queue is full: a few entries later there is room.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// Leases renewed in one entry, over all its commands: a bound on the time an entry takes to apply.
+pub(crate) const ENTRY_RENEWALS_MAX: usize = 65_536;
+
+/// Entries proposed and not yet applied. Two keep the disk busy while the next one is gathered; more would only make
+/// smaller entries.
+pub(crate) const IN_FLIGHT_MAX: usize = 2;
+
+/// How long a client waits for the log before it is told that the outcome is unknown.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A request, in bytes; the same as etcd's.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1_572_864;
+
+/// Requests in flight on one stream; what is beyond waits in the socket.
+pub(crate) const STREAM_IN_FLIGHT_MAX: usize = 4096;
+
+/// Answers ready to be sent on one stream.
+pub(crate) const STREAM_ANSWERS_MAX: usize = 256;
+
+/// Calls and streams open at once on one connection.
+pub(crate) const CONNECTION_STREAMS_MAX: u32 = 1024;
+
+/// Headers of one call, in bytes.
+pub(crate) const HEADER_BYTES_MAX: u32 = 16 * 1024;
+
+/// Items on one page of a list: by default, and at most.
+pub(crate) const PAGE: usize = 1000;
+pub(crate) const PAGE_MAX: usize = 10_000;
+
+/// Events in one message to a watcher.
+pub(crate) const WATCH_EVENTS_MAX: usize = 1000;
+
+/// Log bytes after which a snapshot is taken and the log before it is dropped.
+pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Entry bytes that are kept in memory for replication and apply; older ones are read from disk.
+pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Writes waiting for the disk.
+pub(crate) const WRITES_MAX: usize = 4096;

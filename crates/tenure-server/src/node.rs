@@ -1,0 +1,171 @@
+//! A whole node, without its doors: what it stands on is given, so that it runs as well on simulated time and disks.
+
+use crate::clock::{Clock, ServiceClock};
+use crate::disk::SharedDisk;
+use crate::entropy::{Entropy, draw_lease};
+use crate::identity::Identity;
+use crate::lessor::{Counter, Lessor, Tuning, Unready};
+use crate::limits::ANSWER_TIMEOUT;
+use crate::raft::{Consensus, Ground, OpenError, Seat};
+use crate::replica::Replica;
+use crate::watch::Seating;
+use crate::workers::Workers;
+use std::sync::Arc;
+use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
+use tokio::sync::watch;
+
+/// What a node stands on: clock, randomness, disk, and where work that blocks is done.
+#[derive(Clone)]
+pub struct Environment {
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// The randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// The data directory.
+    pub disk: SharedDisk,
+    /// Where work that blocks is done.
+    pub workers: Workers,
+    /// For simulations only.
+    pub tuning: Tuning,
+}
+
+/// A running node. Clones are the same node.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    identity: Identity,
+    counter: Counter,
+    consensus: Consensus,
+    service: watch::Receiver<Option<ServiceClock>>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+/// What a node found when it was opened.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// An unfinished write that a crash had left, and that was cut off; for people.
+    pub torn: Option<String>,
+}
+
+/// How a node is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Whose data it holds.
+    pub identity: Identity,
+    /// The term in which it leads, if it does.
+    pub leads_in: Option<u64>,
+    /// The newest entry in its ledger.
+    pub applied: u64,
+    /// The count of visible changes.
+    pub revision: Revision,
+    /// Living leases.
+    pub leases: usize,
+    /// Service time.
+    pub now: Moment,
+    /// Service time that was dropped by this leadership because the service was stalled, in milliseconds.
+    pub dropped_ms: u64,
+}
+
+impl Node {
+    /// Opens the data and starts to lead. What it holds is served once [`Node::ready`] returns.
+    pub async fn open(environment: Environment) -> Result<(Self, Opened), OpenError> {
+        let Environment { clock, entropy, disk, workers, tuning } = environment;
+        let identity = Identity::open(&disk, &*entropy).await?;
+        let seat = Seat { node: identity.node, incarnation: identity.incarnation };
+        let ground = Ground { disk, entropy: entropy.clone(), workers, tuning };
+        let (consensus, found) = Consensus::open(ground, seat).await?;
+        let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning);
+        tokio::spawn(lessor.run());
+        let torn = found
+            .torn
+            .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
+        let inner = Inner { identity, counter, consensus, service, clock, entropy };
+        Ok((Self { inner: Arc::new(inner) }, Opened { torn }))
+    }
+
+    /// Returns when this node leads and grants, or with the reason why it never will.
+    pub async fn ready(&self) -> Result<(), String> {
+        let mut service = self.inner.service.clone();
+        let leads = async { service.wait_for(Option::is_some).await.is_ok() };
+        tokio::select! {
+            leads = leads => if leads { Ok(()) } else { Err("the node has stopped".into()) },
+            reason = self.failed() => Err(reason),
+        }
+    }
+
+    /// Resolves with the reason when the node cannot go on; the process must then stop.
+    pub async fn failed(&self) -> String {
+        self.inner.consensus.failed().await
+    }
+
+    /// Puts a command into the log, and answers when it was applied.
+    pub async fn order(&self, command: Command) -> Result<Outcome, Unready> {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.inner.counter.order(command)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Unready::Unknown),
+        }
+    }
+
+    /// Looks at the ledger after everything that was acknowledged before this call.
+    pub async fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Unready> {
+        if self.inner.consensus.linearize().await {
+            Ok(self.read_stale(look))
+        } else {
+            Err(Unready::NotLeader { leader: self.inner.consensus.leader_address() })
+        }
+    }
+
+    /// Looks at this node's own copy of the ledger, which may be behind.
+    pub fn read_stale<T>(&self, look: impl FnOnce(&Ledger) -> T) -> T {
+        self.replica().read(|ledger, _| look(ledger))
+    }
+
+    /// The service time now: by the leader's clock, or on a node that does not lead the last one that it heard of.
+    pub fn now(&self) -> Moment {
+        let at = self.inner.clock.monotonic();
+        let service = self.inner.service.borrow().map(|service| service.peek(at));
+        service.unwrap_or_else(|| self.read_stale(Ledger::now))
+    }
+
+    /// How the node is doing.
+    pub fn status(&self) -> Status {
+        let service = *self.inner.service.borrow();
+        let dropped = service.map_or(0, |service| service.dropped().as_millis());
+        self.replica().read(|ledger, applied| Status {
+            identity: self.inner.identity,
+            leads_in: service.and(*self.inner.consensus.leading().borrow()),
+            applied,
+            revision: ledger.revision(),
+            leases: ledger.lease_count(),
+            now: ledger.now(),
+            dropped_ms: u64::try_from(dropped).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Draws the id of a lease.
+    pub fn draw_lease(&self) -> LeaseId {
+        draw_lease(&*self.inner.entropy)
+    }
+
+    /// Stops the node. What it acknowledged is on disk.
+    pub async fn stop(&self) {
+        self.inner.consensus.shutdown().await;
+    }
+
+    pub(crate) fn seating(&self, lease: LeaseId, resource: Name) -> Seating {
+        Seating::take(self.replica().clone(), lease, resource)
+    }
+
+    /// The newest revision, and when it changes.
+    pub(crate) fn revisions(&self) -> watch::Receiver<Revision> {
+        self.replica().hub().revisions()
+    }
+
+    fn replica(&self) -> &Arc<Replica> {
+        self.inner.consensus.replica()
+    }
+}

@@ -1,0 +1,149 @@
+//! The replica as openraft sees it: it applies what is committed and makes snapshots. It decides nothing.
+
+use super::shelf::{Shelf, Snapshot};
+use super::types::{Payload, RaftLogId, StoredMembership, Types, decode_meta, encode_meta};
+use crate::replica::{Answer, Replica};
+use crate::workers::Workers;
+use futures::{Stream, StreamExt};
+use openraft::OptionalSend;
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use std::io;
+use std::sync::Arc;
+use tenure_core::Ledger;
+use tokio::sync::oneshot;
+
+type SnapshotMeta = openraft::alias::SnapshotMetaOf<Types>;
+type RaftSnapshot = openraft::alias::SnapshotOf<Types, Arc<Vec<u8>>>;
+
+pub(crate) struct Machine {
+    replica: Arc<Replica>,
+    applied: Option<RaftLogId>,
+    membership: StoredMembership,
+    shelf: Shelf,
+    workers: Workers,
+}
+
+impl Machine {
+    /// Starts from the newest snapshot, or from nothing.
+    pub(crate) fn load(shelf: Shelf, workers: Workers) -> io::Result<Self> {
+        let (applied, membership, ledger) = match shelf.load()? {
+            Some(snapshot) => {
+                let (applied, membership) = decode_meta(&snapshot.meta)?;
+                (applied, membership, read_ledger(&snapshot.body)?)
+            }
+            None => (None, StoredMembership::default(), Ledger::default()),
+        };
+        let replica = Arc::new(Replica::new(ledger, applied.map_or(0, |id| id.index())));
+        Ok(Self { replica, applied, membership, shelf, workers })
+    }
+
+    pub(crate) fn replica(&self) -> Arc<Replica> {
+        self.replica.clone()
+    }
+
+    pub(crate) fn applied(&self) -> Option<RaftLogId> {
+        self.applied
+    }
+
+    fn apply_one(&mut self, id: RaftLogId, payload: &Payload) -> io::Result<Answer> {
+        let term = id.committed_leader_id().term;
+        let answer = match payload {
+            Payload::Blank => {
+                self.replica.begin_term(term, id.index());
+                Answer::default()
+            }
+            Payload::Normal(proposal) => self.replica.apply(term, id.index(), &proposal.0).map_err(io::Error::other)?,
+            Payload::Membership(membership) => {
+                self.replica.skip(id.index());
+                self.membership = StoredMembership::new(Some(id), membership.clone());
+                Answer::default()
+            }
+        };
+        self.applied = Some(id);
+        Ok(answer)
+    }
+}
+
+fn read_ledger(bytes: &[u8]) -> io::Result<Ledger> {
+    Ledger::read_snapshot(bytes).map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage.to_string()))
+}
+
+impl RaftStateMachine<Types> for Machine {
+    type SnapshotData = Arc<Vec<u8>>;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<RaftLogId>, StoredMembership), io::Error> {
+        Ok((self.applied, self.membership.clone()))
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let answer = self.apply_one(entry.log_id, &entry.payload)?;
+            if let Some(responder) = responder {
+                responder.send(answer);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder {
+            ledger: self.replica.read(|ledger, _| ledger.clone()),
+            meta: SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone() },
+            shelf: self.shelf.clone(),
+            workers: self.workers,
+        }
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Arc<Vec<u8>>) -> Result<(), io::Error> {
+        let ledger = read_ledger(&snapshot)?;
+        save(&self.shelf, self.workers, meta, snapshot).await?;
+        self.replica.install(ledger, meta.last_log_id.map_or(0, |id| id.index()));
+        self.applied = meta.last_log_id;
+        self.membership = meta.last_membership.clone();
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<RaftSnapshot>, io::Error> {
+        let Some(snapshot) = self.shelf.load()? else { return Ok(None) };
+        let (last_log_id, last_membership) = decode_meta(&snapshot.meta)?;
+        Ok(Some(RaftSnapshot { meta: SnapshotMeta { last_log_id, last_membership }, snapshot: snapshot.body }))
+    }
+}
+
+/// Encodes a copy of the ledger beside the hot path.
+pub(crate) struct Builder {
+    ledger: Ledger,
+    meta: SnapshotMeta,
+    shelf: Shelf,
+    workers: Workers,
+}
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    type SnapshotData = Arc<Vec<u8>>;
+
+    async fn build_snapshot(&mut self) -> Result<RaftSnapshot, io::Error> {
+        let mut body = Vec::new();
+        self.ledger.write_snapshot(|bytes| body.extend_from_slice(bytes));
+        let body = Arc::new(body);
+        save(&self.shelf, self.workers, &self.meta, body.clone()).await?;
+        tracing::info!(index = self.meta.last_log_id.map(|id| id.index()), bytes = body.len(), "snapshot taken");
+        Ok(RaftSnapshot { meta: self.meta.clone(), snapshot: body })
+    }
+}
+
+async fn save(shelf: &Shelf, workers: Workers, meta: &SnapshotMeta, body: Arc<Vec<u8>>) -> io::Result<()> {
+    let snapshot = Snapshot { meta: encode_meta(meta.last_log_id, &meta.last_membership), body };
+    let index = meta.last_log_id.map_or(0, |id| id.index());
+    let shelf = shelf.clone();
+    let (told, saved) = oneshot::channel();
+    workers.start("tenure-snapshot", async move {
+        // The node may have stopped waiting because it is stopping.
+        let _ = told.send(shelf.save(index, &snapshot).await);
+    })?;
+    saved.await.map_err(|_| io::Error::other("the snapshot writer has stopped"))?
+}

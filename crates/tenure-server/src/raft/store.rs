@@ -1,0 +1,333 @@
+//! The log as openraft sees it: a tail in memory over the log on disk. Writes are grouped: one batch is with the disk,
+//! and what arrives meanwhile is the next batch.
+
+use super::log::{Location, Log, LogReader, Record, Recovered};
+use super::types::{
+    RaftEntry, RaftLogId, RaftVote, Types, decode_entry, decode_log_id, decode_vote, encode_log_id, encode_payload,
+    encode_vote,
+};
+use crate::limits::{TAIL_BYTES_MAX, WRITES_MAX};
+use crate::workers::Workers;
+use openraft::OptionalSend;
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Records beyond this many bytes wait for the next batch, so that no batch comes near the log's own limit.
+const BATCH_BYTES_SOFT_MAX: usize = 8 * 1024 * 1024;
+
+#[derive(Clone)]
+pub(crate) struct Store {
+    tail: Arc<Mutex<Tail>>,
+    reader: LogReader,
+    writes: mpsc::Sender<Write>,
+    written: watch::Receiver<u64>,
+}
+
+/// What the log holds, by this process's knowledge, whether or not the disk has it yet.
+#[derive(Debug, Default)]
+struct Tail {
+    vote: Option<RaftVote>,
+    committed: Option<RaftLogId>,
+    purged: Option<RaftLogId>,
+    entries: BTreeMap<u64, Held>,
+    cached_bytes: usize,
+    /// No entry before this index is cached.
+    cached_from: u64,
+}
+
+/// An entry: in memory, on disk, or both.
+#[derive(Debug)]
+struct Held {
+    term: u64,
+    cached: Option<RaftEntry>,
+    location: Option<Location>,
+}
+
+struct Write {
+    what: What,
+    done: Done,
+}
+
+enum What {
+    Entries(Vec<RaftEntry>),
+    Record(Record),
+    /// The committed place; it costs no sync, the next batch carries it.
+    Committed(Vec<u8>),
+}
+
+enum Done {
+    Flushed(IOFlushed<Types>),
+    Told(oneshot::Sender<io::Result<()>>),
+    Nobody,
+}
+
+impl Done {
+    fn tell(self, result: io::Result<()>) {
+        match self {
+            Self::Flushed(flushed) => flushed.io_completed(result),
+            // Whoever stopped waiting needs no answer.
+            Self::Told(told) => drop(told.send(result)),
+            Self::Nobody => {}
+        }
+    }
+}
+
+impl Store {
+    /// Takes over a log that was opened, and starts its writer.
+    pub(crate) fn start(log: Log, recovered: Recovered, workers: Workers) -> io::Result<Self> {
+        let bytes = recovered.entries.iter().map(|location| u64::from(location.len)).sum();
+        let reader = log.reader();
+        let tail = Arc::new(Mutex::new(Tail::recover(recovered)?));
+        let (writes, queue) = mpsc::channel(WRITES_MAX);
+        let (written_in, written) = watch::channel(bytes);
+        workers.start("tenure-log", write_all(log, queue, tail.clone(), written_in))?;
+        Ok(Self { tail, reader, writes, written })
+    }
+
+    /// The bytes of entries that the log holds or held since this process started.
+    pub(crate) fn written(&self) -> watch::Receiver<u64> {
+        self.written.clone()
+    }
+
+    pub(crate) fn purged(&self) -> Option<RaftLogId> {
+        self.tail().purged
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().expect("nobody panics while holding the tail")
+    }
+
+    async fn send(&self, what: What, done: Done) -> io::Result<()> {
+        self.writes.send(Write { what, done }).await.map_err(|_| io::Error::other("the log writer has stopped"))
+    }
+
+    /// Writes a record and returns when it is durable.
+    async fn write(&self, record: Record) -> io::Result<()> {
+        let (told, durable) = oneshot::channel();
+        self.send(What::Record(record), Done::Told(told)).await?;
+        durable.await.map_err(|_| io::Error::other("the log writer has stopped"))?
+    }
+}
+
+impl Tail {
+    fn recover(recovered: Recovered) -> io::Result<Self> {
+        let purged = recovered.purged.map(|purged| decode_log_id(&purged.log_id)).transpose()?;
+        let held = |location: Location| Held { term: location.term, cached: None, location: Some(location) };
+        let next = recovered.entries.last().map_or(0, |location| location.index + 1);
+        Ok(Self {
+            vote: recovered.vote.as_deref().map(decode_vote).transpose()?,
+            committed: recovered.committed.as_deref().map(decode_log_id).transpose()?,
+            purged,
+            entries: recovered.entries.into_iter().map(|location| (location.index, held(location))).collect(),
+            cached_bytes: 0,
+            cached_from: next,
+        })
+    }
+
+    fn last(&self) -> Option<RaftLogId> {
+        let entry = self.entries.last_key_value();
+        entry.map(|(index, held)| RaftLogId::new_term_index(held.term, *index)).or(self.purged)
+    }
+
+    /// Notes where the disk has an entry. One that was truncated meanwhile is not there any more.
+    fn locate(&mut self, location: Location) {
+        if let Some(held) = self.entries.get_mut(&location.index)
+            && held.term == location.term
+        {
+            held.location = Some(location);
+            self.cached_bytes += location.len as usize;
+        }
+    }
+
+    /// Forgets the oldest cached entries that the disk has, down to the limit.
+    fn evict(&mut self) {
+        while self.cached_bytes > TAIL_BYTES_MAX {
+            let Some(held) = self.entries.get_mut(&self.cached_from) else { return };
+            let Some(location) = held.location else { return };
+            if held.cached.take().is_some() {
+                self.cached_bytes = self.cached_bytes.saturating_sub(location.len as usize);
+            }
+            self.cached_from += 1;
+        }
+    }
+
+    fn forget(&mut self, held: &Held) {
+        if let (Some(_), Some(location)) = (&held.cached, held.location) {
+            self.cached_bytes = self.cached_bytes.saturating_sub(location.len as usize);
+        }
+    }
+}
+
+/// The writer: takes what waits as one batch, makes it durable, and says so. After a failure it says only that.
+async fn write_all(
+    mut log: Log,
+    mut queue: mpsc::Receiver<Write>,
+    tail: Arc<Mutex<Tail>>,
+    written: watch::Sender<u64>,
+) {
+    while let Some(first) = queue.recv().await {
+        let mut bytes = 0;
+        let mut records = Vec::new();
+        let mut done = Vec::new();
+        let mut next = Some(first);
+        while let Some(write) = next.take() {
+            match write.what {
+                What::Committed(committed) => log.note_committed(committed),
+                What::Record(record) => records.push(record),
+                What::Entries(entries) => records.extend(entries.iter().map(|entry| {
+                    let record = Record::Entry {
+                        index: entry.log_id.index(),
+                        term: entry.log_id.committed_leader_id().term,
+                        bytes: encode_payload(&entry.payload),
+                    };
+                    bytes += record.encoded_bytes();
+                    record
+                })),
+            }
+            done.push(write.done);
+            if bytes < BATCH_BYTES_SOFT_MAX {
+                next = queue.try_recv().ok();
+            }
+        }
+        if records.is_empty() {
+            done.into_iter().for_each(|done| done.tell(Ok(())));
+            continue;
+        }
+        let result = log.write(&records).await;
+        if let Ok(locations) = &result {
+            let mut tail = tail.lock().expect("nobody panics while holding the tail");
+            locations.iter().for_each(|location| tail.locate(*location));
+            tail.evict();
+        }
+        if let Err(error) = &result {
+            tracing::error!(%error, "the log cannot be written");
+        }
+        let result = result.map(drop).map_err(io::Error::other);
+        for done in done {
+            done.tell(result.as_ref().copied().map_err(|error| io::Error::new(error.kind(), error.to_string())));
+        }
+        written.send_modify(|total| *total += bytes as u64);
+    }
+    if let Err(error) = log.close().await {
+        tracing::error!(%error, "the log could not be sealed");
+    }
+}
+
+impl RaftLogReader<Types> for Store {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> Result<Vec<RaftEntry>, io::Error>
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        enum Found {
+            Cached(RaftEntry),
+            OnDisk(Location),
+        }
+        let empty = match (range.start_bound(), range.end_bound()) {
+            (Bound::Included(from), Bound::Excluded(to)) => from >= to,
+            _ => false,
+        };
+        if empty {
+            return Ok(Vec::new());
+        }
+        let found: Vec<Found> = self
+            .tail()
+            .entries
+            .range(range)
+            .map(|(_, held)| match (&held.cached, held.location) {
+                (Some(entry), _) => Found::Cached(entry.clone()),
+                (None, Some(location)) => Found::OnDisk(location),
+                (None, None) => unreachable!("an entry is in memory until the disk has it"),
+            })
+            .collect();
+        let entries = found.into_iter().map(|found| match found {
+            Found::Cached(entry) => Ok(entry),
+            Found::OnDisk(location) => {
+                let bytes = self.reader.read(&location).map_err(io::Error::other)?;
+                decode_entry(location.term, location.index, &bytes)
+            }
+        });
+        entries.collect()
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<RaftVote>, io::Error> {
+        Ok(self.tail().vote)
+    }
+}
+
+impl RaftLogStorage<Types> for Store {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, io::Error> {
+        let tail = self.tail();
+        Ok(LogState { last_purged_log_id: tail.purged, last_log_id: tail.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &RaftVote) -> Result<(), io::Error> {
+        self.tail().vote = Some(*vote);
+        self.write(Record::Vote(encode_vote(vote))).await
+    }
+
+    async fn save_committed(&mut self, committed: Option<RaftLogId>) -> Result<(), io::Error> {
+        self.tail().committed = committed;
+        match committed {
+            Some(committed) => self.send(What::Committed(encode_log_id(committed)), Done::Nobody).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {
+        Ok(self.tail().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = RaftEntry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let entries: Vec<RaftEntry> = entries.into_iter().collect();
+        {
+            let mut tail = self.tail();
+            for entry in &entries {
+                let term = entry.log_id.committed_leader_id().term;
+                let held = Held { term, cached: Some(entry.clone()), location: None };
+                tail.entries.insert(entry.log_id.index(), held);
+            }
+        }
+        self.send(What::Entries(entries), Done::Flushed(callback)).await
+    }
+
+    async fn truncate_after(&mut self, last: Option<RaftLogId>) -> Result<(), io::Error> {
+        let index = last.map(|last| last.index());
+        {
+            let mut tail = self.tail();
+            let first_gone = index.map_or(0, |index| index + 1);
+            for held in tail.entries.split_off(&first_gone).values() {
+                tail.forget(held);
+            }
+            tail.cached_from = tail.cached_from.min(first_gone);
+        }
+        self.write(Record::TruncateAfter { index }).await
+    }
+
+    async fn purge(&mut self, upto: RaftLogId) -> Result<(), io::Error> {
+        {
+            let mut tail = self.tail();
+            let kept = tail.entries.split_off(&(upto.index() + 1));
+            for held in std::mem::replace(&mut tail.entries, kept).values() {
+                tail.forget(held);
+            }
+            tail.cached_from = tail.cached_from.max(upto.index() + 1);
+            tail.purged = tail.purged.max(Some(upto));
+        }
+        self.write(Record::Purge { index: upto.index(), log_id: encode_log_id(upto) }).await
+    }
+}

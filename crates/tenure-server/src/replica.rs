@@ -1,0 +1,108 @@
+//! The part of every node that applies entries and answers reads. It owns the node's copy of the ledger; it never
+//! stamps time and never proposes.
+
+use crate::watch::Hub;
+use std::sync::RwLock;
+use tenure_core::limits::RULES_MAX;
+use tenure_core::{Entry, Ledger, Moment, Outcome};
+use tokio::sync::watch;
+
+#[derive(Debug)]
+pub(crate) struct Replica {
+    state: RwLock<State>,
+    led: watch::Sender<Option<Led>>,
+    hub: Hub,
+}
+
+#[derive(Debug)]
+struct State {
+    ledger: Ledger,
+    applied: u64,
+}
+
+/// A leadership began: its blank entry was applied by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Led {
+    pub(crate) term: u64,
+    /// The ledger's time at that moment.
+    pub(crate) now: Moment,
+    pub(crate) next_deadline: Option<Moment>,
+}
+
+/// What an entry came to, for the leader that proposed it.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// None if the entry was another leadership's and changed nothing.
+    pub(crate) outcomes: Option<Vec<Outcome>>,
+    pub(crate) next_deadline: Option<Moment>,
+    pub(crate) unfinished: bool,
+}
+
+impl Replica {
+    pub(crate) fn new(ledger: Ledger, applied: u64) -> Self {
+        let hub = Hub::new(ledger.revision());
+        Self { state: RwLock::new(State { ledger, applied }), led: watch::Sender::new(None), hub }
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// The newest leadership whose blank entry was applied by this process.
+    pub(crate) fn led(&self) -> watch::Receiver<Option<Led>> {
+        self.led.subscribe()
+    }
+
+    /// Looks at the ledger and the index of the last entry in it.
+    pub(crate) fn read<T>(&self, look: impl FnOnce(&Ledger, u64) -> T) -> T {
+        let state = self.state.read().expect("apply does not panic");
+        look(&state.ledger, state.applied)
+    }
+
+    /// Applies an entry that the log holds at `index` from the leader of `term`. An entry that another leadership
+    /// stamped changes nothing. A higher rules version than this build knows stops the node before it applies.
+    pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry) -> Result<Answer, TooNew> {
+        if entry.rules > RULES_MAX {
+            return Err(TooNew { rules: entry.rules });
+        }
+        let mut state = self.state.write().expect("apply does not panic");
+        state.applied = index;
+        if entry.leader.term != term {
+            return Ok(Answer::default());
+        }
+        let applied = state.ledger.apply(entry);
+        drop(state);
+        self.hub.publish(&applied.events);
+        Ok(Answer {
+            outcomes: Some(applied.outcomes),
+            next_deadline: applied.next_deadline,
+            unfinished: applied.unfinished,
+        })
+    }
+
+    /// Notes the blank entry with which the leadership of `term` begins.
+    pub(crate) fn begin_term(&self, term: u64, index: u64) {
+        let mut state = self.state.write().expect("apply does not panic");
+        state.applied = index;
+        let (now, next_deadline) = (state.ledger.now(), state.ledger.next_deadline());
+        drop(state);
+        self.led.send_replace(Some(Led { term, now, next_deadline }));
+    }
+
+    /// Notes an entry that is none of the ledger's business.
+    pub(crate) fn skip(&self, index: u64) {
+        self.state.write().expect("apply does not panic").applied = index;
+    }
+
+    /// Replaces the ledger by one from a snapshot.
+    pub(crate) fn install(&self, ledger: Ledger, applied: u64) {
+        *self.state.write().expect("apply does not panic") = State { ledger, applied };
+    }
+}
+
+/// An entry by newer rules than this build knows.
+#[derive(Debug, thiserror::Error)]
+#[error("the log holds an entry by rules version {rules}, and this build knows {RULES_MAX}: start a newer build")]
+pub(crate) struct TooNew {
+    rules: u32,
+}

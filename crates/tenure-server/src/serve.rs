@@ -1,0 +1,75 @@
+//! Listening: the doors on one port, with limits on what a stranger may cost.
+
+use crate::doors::NativeDoor;
+use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::node::Node;
+use std::future::Future;
+use std::time::Duration;
+use tenure_api::v1::DESCRIPTORS;
+use tenure_api::v1::tenure_server::TenureServer;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+/// Why serving ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It was asked to stop, and did.
+    Stopped,
+    /// The node cannot go on; the process must stop.
+    Failed(String),
+}
+
+/// Why serving could not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[error("the server cannot listen: {0}")]
+pub struct ServeError(String);
+
+/// Serves a node on a listener until `stop` resolves or the node fails.
+pub async fn serve(
+    node: Node,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Served, ServeError> {
+    let error = |error: &dyn std::fmt::Display| ServeError(error.to_string());
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|e| error(&e))?;
+    let (health_reporter, health) = tonic_health::server::health_reporter();
+    health_reporter.set_serving::<TenureServer<NativeDoor>>().await;
+    let native = TenureServer::new(NativeDoor::new(node.clone())).max_decoding_message_size(REQUEST_BYTES_MAX);
+    let (ended, mut end) = tokio::sync::watch::channel(None);
+    let until = async {
+        let why = tokio::select! {
+            () = stop => Served::Stopped,
+            reason = node.failed() => Served::Failed(reason),
+        };
+        health_reporter.set_not_serving::<TenureServer<NativeDoor>>().await;
+        ended.send_replace(Some(why));
+    };
+    let listening = Server::builder()
+        .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_keepalive_interval(Some(Duration::from_secs(20)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
+        .tcp_nodelay(true)
+        .add_service(reflection)
+        .add_service(health)
+        .add_service(native)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until);
+    // Streams may stay open for days; a client that does not hang up gets a moment for what is under way.
+    let patience = async {
+        let told = end.wait_for(Option::is_some).await.map(drop);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        told
+    };
+    tokio::select! {
+        served = listening => served.map_err(|e| error(&e))?,
+        _ = patience => {}
+    }
+    node.stop().await;
+    let why = end.borrow().clone();
+    Ok(why.unwrap_or(Served::Stopped))
+}
