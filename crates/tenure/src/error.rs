@@ -1,0 +1,49 @@
+//! What can go wrong for a client, by who must act.
+
+use tenure_api::v1::Failure;
+use tenure_api::{Code, code_of, read_status};
+use tonic::Status;
+
+/// Why a call has no yes for an answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No server answers.
+    #[error("no server answers at {addr}: {why}")]
+    Unreachable {
+        /// Where it was looked for.
+        addr: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server answered no, and says why. Nothing was changed, unless the code is `unknown`.
+    #[error("{}", .0.message)]
+    Refused(Box<Failure>),
+    /// The call broke. Whether it was done is not known.
+    #[error("the call broke: {0}; whether it was done is not known")]
+    Broken(String),
+}
+
+impl Error {
+    /// The stable code of a refusal.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused(failure) => code_of(failure),
+            Self::Unreachable { .. } | Self::Broken(_) => None,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(Box::new(failure))
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        match read_status(&status) {
+            Some(failure) => failure.into(),
+            None => Self::Broken(status.message().into()),
+        }
+    }
+}
