@@ -87,6 +87,13 @@ pub(crate) struct Lessor {
 type Flight = BoxFuture<'static, (Vec<Reply>, Result<Answer, Lost>)>;
 type Reply = oneshot::Sender<Result<Outcome, Unready>>;
 
+/// How a leadership ended.
+#[derive(PartialEq, Eq)]
+enum Over {
+    Deposed,
+    Stopped,
+}
+
 /// One leadership.
 struct Reign {
     leader: Leader,
@@ -116,8 +123,11 @@ impl Lessor {
     pub(crate) async fn run(mut self) {
         while let Some(led) = self.wait_to_lead().await {
             let reign = self.begin(led);
-            self.reign(reign).await;
+            let over = self.reign(reign).await;
             self.shown.send_replace(None);
+            if over == Over::Stopped {
+                return;
+            }
         }
     }
 
@@ -161,16 +171,19 @@ impl Lessor {
         }
     }
 
-    async fn reign(&mut self, mut reign: Reign) {
+    async fn reign(&mut self, mut reign: Reign) -> Over {
         let mut leading = self.consensus.leading();
-        loop {
+        let over = loop {
             let room = reign.in_flight.len() < IN_FLIGHT_MAX;
             let nap = reign.until_tick(self.clock.monotonic());
             tokio::select! {
                 biased;
                 changed = leading.changed() => {
-                    if changed.is_err() || *leading.borrow_and_update() != Some(reign.leader.term) {
-                        break;
+                    if changed.is_err() {
+                        break Over::Stopped;
+                    }
+                    if *leading.borrow_and_update() != Some(reign.leader.term) {
+                        break Over::Deposed;
                     }
                 }
                 Some((replies, answer)) = reign.in_flight.next() => {
@@ -180,18 +193,19 @@ impl Lessor {
                 }
                 order = self.upkeep.recv(), if room => match order {
                     Some(order) => self.gather(&mut reign, Some(order), None).await,
-                    None => break,
+                    None => break Over::Stopped,
                 },
                 order = self.wishes.recv(), if room => match order {
                     Some(order) => self.gather(&mut reign, None, Some(order)).await,
-                    None => break,
+                    None => break Over::Stopped,
                 },
                 () = tokio::time::sleep(nap.unwrap_or_default()), if room && nap.is_some() => {
                     self.gather(&mut reign, None, None).await;
                 }
             }
-        }
+        };
         tokio::spawn(reign.abdicate());
+        over
     }
 
     /// Reads the clock and notes a stall: the loop wakes at least once a tick while any lease lives.

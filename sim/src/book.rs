@@ -1,0 +1,126 @@
+//! What was observed, and which promise it breaks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise, as docs/guarantees.md numbers them.
+    pub promise: &'static str,
+    /// What was seen, and when.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.what)
+    }
+}
+
+/// The book of one run. Clones write into the same book.
+#[derive(Clone)]
+pub(crate) struct Book {
+    pages: Arc<Mutex<Pages>>,
+}
+
+struct Pages {
+    trace: Xxh3,
+    lines: u64,
+    violations: Vec<Violation>,
+    /// Who believes to hold what, until when in true time.
+    beliefs: BTreeMap<String, (usize, Duration)>,
+    fence: u64,
+    grants: u64,
+    /// The bytes of every entry ever written, by term and index.
+    entries: BTreeMap<(u64, u64), u64>,
+    verbose: bool,
+}
+
+impl Book {
+    pub(crate) fn new(verbose: bool) -> Self {
+        let pages = Pages {
+            trace: Xxh3::new(),
+            lines: 0,
+            violations: Vec::new(),
+            beliefs: BTreeMap::new(),
+            fence: 0,
+            grants: 0,
+            entries: BTreeMap::new(),
+            verbose,
+        };
+        Self { pages: Arc::new(Mutex::new(pages)) }
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().expect("nobody panics while writing the book")
+    }
+
+    /// Writes down what happened. Two runs of one seed must write the same lines.
+    pub(crate) fn note(&self, at: Duration, line: &str) {
+        let mut pages = self.pages();
+        let line = format!("{:>9.3} {line}\n", at.as_secs_f64());
+        if pages.verbose {
+            print!("{line}");
+        }
+        pages.trace.update(line.as_bytes());
+        pages.lines += 1;
+    }
+
+    pub(crate) fn broken(&self, promise: &'static str, at: Duration, what: &str) {
+        self.note(at, &format!("BROKEN {promise} {what}"));
+        let what = format!("at {:.3} s: {what}", at.as_secs_f64());
+        self.pages().violations.push(Violation { promise, what });
+    }
+
+    /// A holder was told that it holds a resource until then. Nobody else may believe so.
+    pub(crate) fn believes(&self, holder: usize, resource: &str, at: Duration, until: Duration) {
+        let other = self.pages().beliefs.get(resource).copied();
+        if let Some((other, their_until)) = other
+            && other != holder
+            && their_until > at
+        {
+            let what = format!("{resource}: {holder} was seated while {other} holds until {their_until:?}");
+            self.broken("S2", at, &what);
+        }
+        let mut pages = self.pages();
+        let belief = pages.beliefs.entry(resource.to_owned()).or_insert((holder, until));
+        *belief = if belief.0 == holder { (holder, belief.1.max(until)) } else { (holder, until) };
+    }
+
+    /// A holder stopped by itself.
+    pub(crate) fn gives_up(&self, holder: usize, resource: &str) {
+        let mut pages = self.pages();
+        if pages.beliefs.get(resource).is_some_and(|(who, _)| *who == holder) {
+            pages.beliefs.remove(resource);
+        }
+    }
+
+    /// A claim was seated with this fence for the first time that anybody heard of it.
+    pub(crate) fn fence(&self, at: Duration, fence: u64, resource: &str) {
+        let before = self.pages().fence;
+        // Two replies may overtake each other on the network; a fence that was given twice cannot be explained so.
+        if fence == before {
+            self.broken("S5", at, &format!("{resource}: fence {fence} was given twice"));
+        }
+        let mut pages = self.pages();
+        pages.fence = before.max(fence);
+        pages.grants += 1;
+    }
+
+    /// An entry was seen in the log. One term and index never have two contents.
+    pub(crate) fn entry(&self, at: Duration, term: u64, index: u64, content: u64) {
+        let before = self.pages().entries.insert((term, index), content);
+        if before.is_some_and(|before| before != content) {
+            self.broken("S4", at, &format!("entry {index} of term {term} was written twice with different contents"));
+        }
+    }
+
+    pub(crate) fn close(&self) -> (u64, u64, u64, Vec<Violation>) {
+        let pages = self.pages();
+        (pages.trace.digest(), pages.lines, pages.grants, pages.violations.clone())
+    }
+}
