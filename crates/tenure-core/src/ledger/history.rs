@@ -103,8 +103,9 @@ impl History {
 
     pub(super) fn remember_events(&mut self, events: &[Event]) {
         self.events.extend(events.iter().cloned());
-        while self.events.len() > EVENTS_MAX {
-            let oldest = self.events.pop_front().expect("more than the limit is not nothing");
+        // A revision is dropped whole, so that a watch can resume after any revision that is not.
+        while self.events.len() > EVENTS_MAX || self.events.front().is_some_and(|oldest| oldest.n != 0) {
+            let oldest = self.events.pop_front().expect("there is an oldest event");
             self.compacted = (oldest.revision, oldest.n);
         }
     }
