@@ -48,13 +48,15 @@ pub(crate) struct ServiceClock {
     seen: Duration,
     step_max: Duration,
     dropped: Duration,
+    /// While no lease lives time stands still, and nobody's deadline is late for it.
+    resting: bool,
 }
 
 impl ServiceClock {
     /// Starts from the ledger's `now` at the monotonic time `at`, when the leadership's own blank entry was applied.
     pub(crate) fn start(now: Moment, at: Duration, step_max: Duration) -> Self {
         let shown = Duration::from_millis(now.millis());
-        Self { shown, at, seen: shown, step_max, dropped: Duration::ZERO }
+        Self { shown, at, seen: shown, step_max, dropped: Duration::ZERO, resting: false }
     }
 
     /// Reads the time for a stamp.
@@ -72,9 +74,17 @@ impl ServiceClock {
         self.seen = self.shown;
     }
 
-    /// Goes on from a rest: while no lease lived, time stood still, and nobody's deadline is late for it.
-    pub(crate) fn rested_until(&mut self, at: Duration) {
-        self.at = at;
+    /// Stands still from now on, because no lease lives.
+    pub(crate) fn rest(&mut self) {
+        self.resting = true;
+    }
+
+    /// Goes on if it stood still.
+    pub(crate) fn wake(&mut self, at: Duration) {
+        if self.resting {
+            self.at = at;
+            self.resting = false;
+        }
     }
 
     /// What the clock shows at a monotonic time, without reading it for good.
@@ -88,6 +98,9 @@ impl ServiceClock {
     }
 
     fn look(&self, at: Duration) -> (Duration, Duration) {
+        if self.resting {
+            return (self.shown, Duration::ZERO);
+        }
         let free = self.shown + at.saturating_sub(self.at);
         let shown = free.min(self.seen + self.step_max);
         (shown, free - shown)
@@ -144,7 +157,9 @@ mod tests {
     #[test]
     fn a_rest_costs_nobody_anything() {
         let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
-        clock.rested_until(ms(3_600_000));
+        clock.rest();
+        assert_eq!(clock.peek(ms(1_800_000)), Moment::from_millis(0));
+        clock.wake(ms(3_600_000));
         assert_eq!(clock.read(ms(3_600_010)), Moment::from_millis(10));
         assert_eq!(clock.dropped(), Duration::ZERO);
     }

@@ -2,7 +2,7 @@
 //! It never reads the ledger; what it knows of deadlines, apply's result told it.
 
 use crate::clock::{Clock, ServiceClock};
-use crate::limits::{ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, RETRY_AFTER, TICK};
+use crate::limits::{ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, QUEUE_RENEWALS_A_PLACE, RETRY_AFTER, TICK};
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
 use futures::StreamExt;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::limits::{COMMANDS_MAX, RULES_MAX};
 use tenure_core::{Command, Entry, Leader, Moment, Outcome};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// Not an answer, but a reason to ask again or elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,14 +37,46 @@ pub enum Unready {
 #[derive(Debug)]
 struct Order {
     command: Command,
-    reply: oneshot::Sender<Result<Outcome, Unready>>,
+    reply: Reply,
+    /// Its room in the queue, given back when it is taken out.
+    _room: OwnedSemaphorePermit,
 }
+
+type Reply = oneshot::Sender<Result<Outcome, Unready>>;
 
 /// The way in. Commands that keep or free what is held have a queue of their own and are taken first.
 #[derive(Clone, Debug)]
 pub(crate) struct Counter {
-    upkeep: mpsc::Sender<Order>,
-    wishes: mpsc::Sender<Order>,
+    upkeep: Queue,
+    wishes: Queue,
+}
+
+/// One queue, bounded by what lies in it rather than by how many.
+#[derive(Clone, Debug)]
+struct Queue {
+    orders: mpsc::Sender<Order>,
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    fn new() -> (Self, mpsc::Receiver<Order>) {
+        let (orders, receiver) = mpsc::channel(QUEUE_MAX);
+        (Self { orders, room: Arc::new(Semaphore::new(QUEUE_MAX)) }, receiver)
+    }
+
+    fn put(&self, command: Command, reply: Reply) -> Result<(), Unready> {
+        let full = Unready::Overloaded { retry_after: RETRY_AFTER };
+        let weight = match &command {
+            Command::Renew(renew) => 1 + renew.leases.len() / QUEUE_RENEWALS_A_PLACE,
+            _ => 1,
+        };
+        let weight = u32::try_from(weight).expect("a renewal names at most RENEWALS_MAX leases");
+        let Ok(room) = self.room.clone().try_acquire_many_owned(weight) else { return Err(full) };
+        self.orders.try_send(Order { command, reply, _room: room }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => full,
+            mpsc::error::TrySendError::Closed(_) => Unready::Stopping,
+        })
+    }
 }
 
 impl Counter {
@@ -52,10 +84,7 @@ impl Counter {
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
         let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
         let (reply, answer) = oneshot::channel();
-        queue.try_send(Order { command, reply }).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => Unready::Overloaded { retry_after: RETRY_AFTER },
-            mpsc::error::TrySendError::Closed(_) => Unready::Stopping,
-        })?;
+        queue.put(command, reply)?;
         answer.await.unwrap_or(Err(Unready::Unknown))
     }
 }
@@ -85,8 +114,6 @@ pub(crate) struct Lessor {
 }
 
 type Flight = BoxFuture<'static, (Vec<Reply>, Result<Answer, Lost>)>;
-type Reply = oneshot::Sender<Result<Outcome, Unready>>;
-
 /// How a leadership ended.
 #[derive(PartialEq, Eq)]
 enum Over {
@@ -112,8 +139,8 @@ impl Lessor {
         consensus: Consensus,
         tuning: Tuning,
     ) -> (Self, Counter, watch::Receiver<Option<ServiceClock>>) {
-        let (upkeep_in, upkeep) = mpsc::channel(QUEUE_MAX);
-        let (wishes_in, wishes) = mpsc::channel(QUEUE_MAX);
+        let (upkeep_in, upkeep) = Queue::new();
+        let (wishes_in, wishes) = Queue::new();
         let (shown, shown_out) = watch::channel(None);
         let lessor = Self { clock, consensus, upkeep, wishes, shown, tuning };
         (lessor, Counter { upkeep: upkeep_in, wishes: wishes_in }, shown_out)
@@ -158,7 +185,10 @@ impl Lessor {
 
     fn begin(&self, led: Led) -> Reign {
         let at = self.clock.monotonic();
-        let time = ServiceClock::start(led.now, at, self.tuning.step_max);
+        let mut time = ServiceClock::start(led.now, at, self.tuning.step_max);
+        if led.next_deadline.is_none() {
+            time.rest();
+        }
         self.shown.send_replace(Some(time));
         Reign {
             leader: Leader { term: led.term, node: self.consensus.node() },
@@ -225,9 +255,7 @@ impl Lessor {
         }
         let (commands, replies) = self.drain(upkeep, wish);
         let at = self.clock.monotonic();
-        if reign.next_deadline.is_none() && reign.in_flight.is_empty() {
-            reign.time.rested_until(at);
-        }
+        reign.time.wake(at);
         let now = reign.time.read(at);
         reign.awake = at;
         self.shown.send_replace(Some(reign.time));
@@ -290,6 +318,9 @@ impl Reign {
                 self.time.applied(at);
                 self.next_deadline = next_deadline;
                 self.unfinished = unfinished;
+                if next_deadline.is_none() && self.in_flight.is_empty() {
+                    self.time.rest();
+                }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
                     // A door that stopped waiting needs no answer.
                     let _ = reply.send(Ok(outcome));

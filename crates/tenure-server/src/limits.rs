@@ -12,8 +12,10 @@ pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// driver as the sockets, so when it fires every ready connection has been looked at.
 pub(crate) const PASS: Duration = Duration::from_millis(10);
 
-/// Orders waiting in each of the two queues. At 1 KiB each that is 64 MiB at worst.
+/// Places in each of the two queues. An order takes one, and one more for so many leases that it renews: with names of
+/// the greatest length that is about 128 MiB at worst.
 pub(crate) const QUEUE_MAX: usize = 65_536;
+pub(crate) const QUEUE_RENEWALS_A_PLACE: usize = 64;
 
 /// What a client is told to wait when a queue is full: a few entries later there is room.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(50);
@@ -33,6 +35,9 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1_572_864;
 
 /// Requests in flight on one stream; what is beyond waits in the socket.
 pub(crate) const STREAM_IN_FLIGHT_MAX: usize = 4096;
+
+/// Claims in line on one stream. They do not count as in flight: nothing is under way for them.
+pub(crate) const STREAM_WAITS_MAX: usize = 16_384;
 
 /// Answers ready to be sent on one stream.
 pub(crate) const STREAM_ANSWERS_MAX: usize = 256;
@@ -55,6 +60,9 @@ pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Entry bytes that are kept in memory for replication and apply; older ones are read from disk.
 pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// How long a stop waits for the log to be sealed. Without the seal the next start is as after a crash.
+pub(crate) const SEAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Writes waiting for the disk.
 pub(crate) const WRITES_MAX: usize = 4096;

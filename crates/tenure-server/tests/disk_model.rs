@@ -1,4 +1,5 @@
 //! Owns the promises of the simulated disk, because the log's tests are worth no more than it is. Never tests the log.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 mod log_support;
 

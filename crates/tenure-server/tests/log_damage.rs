@@ -1,5 +1,6 @@
 //! Owns the promises of the log about damage that no crash explains: it is refused by file and offset, and never cut away.
 //! Never a fault while the log is at work: those are in `log_faults.rs`.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 mod log_support;
 

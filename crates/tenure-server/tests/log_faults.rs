@@ -1,5 +1,6 @@
 //! Owns the promises of the log on a disk that fails: nothing acknowledged is lost, nothing is invented, and damage is refused
 //! by name. Never waits for real time; every choice comes from a seed.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 mod log_support;
 

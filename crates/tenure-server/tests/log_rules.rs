@@ -1,4 +1,5 @@
 //! Owns the rules of a log on a healthy disk: what is written is read again. Never injects a fault.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 mod log_support;
 
@@ -222,6 +223,6 @@ fn a_write_can_be_sent_between_threads() {
     let disk = MemoryDisk::new();
     let (mut log, _) = open(&disk, LogOptions::default()).unwrap();
     sendable(log.write(&[]));
-    sendable(Log::open(std::sync::Arc::new(disk.clone()), LogOptions::default()));
+    sendable(Log::open(std::sync::Arc::new(disk), LogOptions::default()));
     sendable(log);
 }

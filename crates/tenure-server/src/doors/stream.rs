@@ -1,13 +1,15 @@
 //! The multiplexed stream: many requests in flight, each answered by its id. A waiting acquire is answered twice.
 
 use super::unready;
-use crate::limits::{STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX};
+use crate::lessor::Unready;
+use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::node::Node;
 use crate::watch::Seating;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tenure_api::v1::acquire_reply::State;
+use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
 use tenure_api::v1::{self, AcquireReply};
 use tenure_api::{failure, read_request, write_outcome};
@@ -38,30 +40,45 @@ async fn converse(
     answers: mpsc::Sender<Result<v1::Response, Status>>,
 ) {
     let mut steps: FuturesUnordered<BoxFuture<'static, Step>> = FuturesUnordered::new();
+    let mut waits: FuturesUnordered<BoxFuture<'static, Step>> = FuturesUnordered::new();
     let mut open = true;
-    while open || !steps.is_empty() {
-        tokio::select! {
+    while open || !steps.is_empty() || !waits.is_empty() {
+        let step = tokio::select! {
             request = requests.message(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
-                Ok(Some(request)) => steps.push(Box::pin(answer(node.clone(), request))),
-                Ok(None) => open = false,
+                Ok(Some(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
+                    let failure = unready(&Unready::Overloaded { retry_after: RETRY_AFTER });
+                    Step { id: request.id, body: Body::Failure(failure), later: None }
+                }
+                Ok(Some(request)) => {
+                    steps.push(Box::pin(answer(node.clone(), request)));
+                    continue;
+                }
+                Ok(None) => {
+                    open = false;
+                    continue;
+                }
                 Err(status) => {
                     // The client is told if it still listens; what it asked before is done either way.
                     let _ = answers.send(Err(status)).await;
                     return;
                 }
             },
-            Some(step) = steps.next(), if !steps.is_empty() => {
-                if let Some(seating) = step.later {
-                    steps.push(Box::pin(tell_later(node.clone(), step.id, seating)));
-                }
-                let response = v1::Response { id: step.id, body: Some(step.body) };
-                if answers.send(Ok(response)).await.is_err() {
-                    return;
-                }
-            }
+            Some(step) = steps.next(), if !steps.is_empty() => step,
+            Some(step) = waits.next(), if !waits.is_empty() => step,
             () = answers.closed() => return,
+        };
+        if let Some(seating) = step.later {
+            waits.push(Box::pin(tell_later(node.clone(), step.id, seating)));
+        }
+        let response = v1::Response { id: step.id, body: Some(step.body) };
+        if answers.send(Ok(response)).await.is_err() {
+            return;
         }
     }
+}
+
+fn asks_to_wait(request: &v1::Request) -> bool {
+    matches!(&request.body, Some(Ask::Acquire(acquire)) if acquire.wait)
 }
 
 async fn answer(node: Node, request: v1::Request) -> Step {
@@ -108,7 +125,7 @@ async fn tell_later(node: Node, id: u64, seating: Seating) -> Step {
             };
             Body::Failure(failure(&refusal))
         }
-        None => Body::Failure(unready(&crate::lessor::Unready::Unknown)),
+        None => Body::Failure(unready(&Unready::Unknown)),
     };
     Step { id, body, later: None }
 }

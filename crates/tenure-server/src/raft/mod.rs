@@ -12,7 +12,7 @@ mod types;
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
-use crate::limits::SNAPSHOT_LOG_BYTES;
+use crate::limits::{SEAL_TIMEOUT, SNAPSHOT_LOG_BYTES};
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
 use log::{Log, LogError, LogOptions, Torn};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use store::Store;
 use tenure_core::Entry;
 use tenure_core::limits::RULES_MAX;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, oneshot, watch};
 use types::{Member, Proposal, Types};
 
 /// What became of a proposal that was not applied.
@@ -90,6 +90,7 @@ pub(crate) struct Consensus {
     node: u64,
     replica: Arc<Replica>,
     leading: watch::Receiver<Option<u64>>,
+    sealed: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
 }
 
 /// What was found on disk.
@@ -104,7 +105,7 @@ impl Consensus {
         let machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
         let (log, recovered) = Log::open(ground.disk, LogOptions::default()).await?;
         let torn = recovered.torn.clone();
-        let store = Store::start(log, recovered, ground.workers)?;
+        let (store, sealed) = Store::start(log, recovered, ground.workers)?;
         let snapshot = machine.applied().map_or(0, |id| id.index());
         if let Some(purged) = store.purged()
             && purged.index() > snapshot
@@ -120,7 +121,8 @@ impl Consensus {
         let (leading_in, leading) = watch::channel(None);
         tokio::spawn(follow_leadership(raft.clone(), seat.node, leading_in));
         tokio::spawn(take_snapshots(raft.clone(), written));
-        let consensus = Self { raft, node: seat.node, replica, leading };
+        let sealed = Arc::new(Mutex::new(Some(sealed)));
+        let consensus = Self { raft, node: seat.node, replica, leading, sealed };
         consensus.lead_alone(seat).await?;
         Ok((consensus, Found { torn }))
     }
@@ -195,9 +197,16 @@ impl Consensus {
         }
     }
 
+    /// Stops the log, and returns when it is sealed.
     pub(crate) async fn shutdown(&self) {
         if let Err(error) = self.raft.shutdown().await {
             tracing::error!(%error, "the log did not stop cleanly");
+        }
+        let sealed = self.sealed.lock().await.take();
+        if let Some(sealed) = sealed
+            && tokio::time::timeout(SEAL_TIMEOUT, sealed).await.is_err()
+        {
+            tracing::error!("the log was not sealed in time; this start-up will be as after a crash");
         }
     }
 }

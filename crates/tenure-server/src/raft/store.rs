@@ -79,14 +79,21 @@ impl Done {
 
 impl Store {
     /// Takes over a log that was opened, and starts its writer.
-    pub(crate) fn start(log: Log, recovered: Recovered, workers: Workers) -> io::Result<Self> {
+    /// The receiver is told when the writer has sealed the log, after the last of the store's clones is dropped.
+    pub(crate) fn start(log: Log, recovered: Recovered, workers: Workers) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let bytes = recovered.entries.iter().map(|location| u64::from(location.len)).sum();
         let reader = log.reader();
         let tail = Arc::new(Mutex::new(Tail::recover(recovered)?));
         let (writes, queue) = mpsc::channel(WRITES_MAX);
         let (written_in, written) = watch::channel(bytes);
-        workers.start("tenure-log", write_all(log, queue, tail.clone(), written_in))?;
-        Ok(Self { tail, reader, writes, written })
+        let (sealed, is_sealed) = oneshot::channel();
+        let writer = write_all(log, queue, tail.clone(), written_in);
+        workers.start("tenure-log", async move {
+            writer.await;
+            // Nobody may be waiting for it.
+            let _ = sealed.send(());
+        })?;
+        Ok((Self { tail, reader, writes, written }, is_sealed))
     }
 
     /// The bytes of entries that the log holds or held since this process started.

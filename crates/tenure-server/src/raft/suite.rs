@@ -26,7 +26,7 @@ type StorageError = openraft::StorageError<Types>;
 async fn open(disk: &MemoryDisk) -> io::Result<Store> {
     let options = LogOptions { segment_bytes: 300 };
     let (log, recovered) = Log::open(Arc::new(disk.attach()), options).await.map_err(io::Error::other)?;
-    Store::start(log, recovered, Workers::Tasks)
+    Ok(Store::start(log, recovered, Workers::Tasks)?.0)
 }
 
 fn machine(disk: &MemoryDisk) -> io::Result<Machine> {
