@@ -22,7 +22,8 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(what: &str, why: &str, next: &str) -> Self {
-        Self { text: format!("{what}: {why}\n        {next}"), code: FAILED }
+        let next = if next.is_empty() { String::new() } else { format!("\n        {next}") };
+        Self { text: format!("{what}: {why}{next}"), code: FAILED }
     }
 
     pub(crate) fn usage(what: &str, why: &str, next: &str) -> Self {

@@ -59,11 +59,9 @@ async fn open(directory: &Path, clock: Arc<SystemClock>) -> Result<Node, Failure
         workers: Workers::Threads,
         tuning: Tuning::default(),
     };
-    let (node, opened) = Node::open(environment)
-        .await
-        .map_err(|error| Failure::new(&what, &error.to_string(), "Nothing was changed."))?;
+    let (node, opened) = Node::open(environment).await.map_err(|error| Failure::new(&what, &error.to_string(), ""))?;
     if let Some(torn) = opened.torn {
-        print::say(&format!("a crash had left an unfinished write, which was never acknowledged; cut {torn}"));
+        print::say(&format!("the log ended in an unfinished write, as a crash leaves it; cut {torn}"));
     }
     node.ready().await.map_err(|why| Failure::new(&what, &why, "See the log above."))?;
     Ok(node)
