@@ -41,7 +41,7 @@ impl Dice {
 
     /// True once in `n`.
     pub(crate) fn one_in(&self, n: u64) -> bool {
-        self.next() % n == 0
+        self.next().is_multiple_of(n)
     }
 
     /// A clock's rate: within one percent of true.

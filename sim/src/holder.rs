@@ -164,9 +164,7 @@ impl Person {
                 }
                 Some(Ok(Reply::Waiting { .. })) => {
                     (waited, answered) = (true, true);
-                    if self.renew_once(tenancy).await.is_none() {
-                        return None;
-                    }
+                    self.renew_once(tenancy).await?;
                     sleep(self.dice.ms(50, 400)).await;
                 }
                 Some(Err(Refusal::Lapsed { how, .. })) => {
@@ -183,6 +181,9 @@ impl Person {
                 None => {
                     // Whether it was done is unknown; the same ids make the next try the same claim.
                     waited = true;
+                    if answered {
+                        self.renew_once(tenancy).await?;
+                    }
                     sleep(self.dice.ms(1, 100)).await;
                 }
             }
