@@ -138,7 +138,8 @@ impl World {
             entropy: Arc::new(self.dice.fork()),
             disk: Arc::new(self.disk.attach()),
             workers: Workers::Tasks,
-            tuning: self.plan.tuning,
+            // Snapshots are taken and the log is dropped every few hundred entries, so that faults meet them too.
+            tuning: Tuning { snapshot_log_bytes: 12_000, ..self.plan.tuning },
         };
         let node = match Node::open(environment).await {
             Ok((node, _)) => node,
@@ -210,6 +211,9 @@ impl World {
         let copy = MemoryDisk::new();
         for name in self.disk.list().expect("the operator sees the disk") {
             copy.put(&name, &self.disk.bytes(&name).expect("a listed file can be read"));
+        }
+        if self.disk.list().is_ok_and(|names| names.iter().any(|name| name.starts_with("snapshot-"))) {
+            self.book.note(self.now(), "there is a snapshot");
         }
         let (log, recovered) = match Log::open(Arc::new(copy), LogOptions::default()).await {
             Ok(opened) => opened,

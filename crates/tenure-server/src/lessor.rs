@@ -2,7 +2,10 @@
 //! It never reads the ledger; what it knows of deadlines, apply's result told it.
 
 use crate::clock::{Clock, ServiceClock};
-use crate::limits::{ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, QUEUE_RENEWALS_A_PLACE, RETRY_AFTER, TICK};
+use crate::limits::{
+    ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, QUEUE_RENEWALS_A_PLACE, RETRY_AFTER, SNAPSHOT_LOG_BYTES,
+    STEP_MAX, TICK,
+};
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
 use futures::StreamExt;
@@ -89,18 +92,21 @@ impl Counter {
     }
 }
 
-/// What a node may be tuned by in a simulation, never by a flag: with other values the promises do not hold.
+/// What a node may be tuned by in a simulation or a test, never by a flag: with other steps or with leader restore the
+/// promises do not hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     /// How far one stamp may go beyond what was last seen applied.
     pub step_max: Duration,
     /// Whether a restarted leader may go on in its old term.
     pub leader_restore: bool,
+    /// Log bytes after which a snapshot is taken and the log before it is dropped.
+    pub snapshot_log_bytes: u64,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { step_max: crate::limits::STEP_MAX, leader_restore: false }
+        Self { step_max: STEP_MAX, leader_restore: false, snapshot_log_bytes: SNAPSHOT_LOG_BYTES }
     }
 }
 

@@ -167,7 +167,11 @@ fn list_resources(
     now: Moment,
 ) -> v1::ListResourcesReply {
     let limit = page(request.limit);
-    let mut reply = v1::ListResourcesReply { revision: ledger.revision().0, ..v1::ListResourcesReply::default() };
+    let mut reply = v1::ListResourcesReply {
+        revision: ledger.revision().0,
+        now_ms: now.millis(),
+        ..v1::ListResourcesReply::default()
+    };
     let reached = |name: &&Name| name.as_str() < request.prefix.as_str();
     let named = ledger.resources_from(from).skip_while(|(name, _)| reached(name));
     for (name, resource) in named.take_while(|(name, _)| name.as_str().starts_with(&request.prefix)) {
@@ -192,7 +196,8 @@ fn list_resources(
 
 fn list_leases(ledger: &Ledger, request: v1::ListLeasesRequest, now: Moment) -> v1::ListLeasesReply {
     let limit = page(request.limit);
-    let mut reply = v1::ListLeasesReply { revision: ledger.revision().0, ..v1::ListLeasesReply::default() };
+    let mut reply =
+        v1::ListLeasesReply { revision: ledger.revision().0, now_ms: now.millis(), ..v1::ListLeasesReply::default() };
     for (id, lease) in ledger.leases_from(LeaseId::from_number(request.from)) {
         if reply.items.len() == limit {
             reply.next = id.number();

@@ -12,7 +12,7 @@ mod types;
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
-use crate::limits::{SEAL_TIMEOUT, SNAPSHOT_LOG_BYTES};
+use crate::limits::SEAL_TIMEOUT;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
 use log::{Log, LogError, LogOptions, Torn};
@@ -120,7 +120,7 @@ impl Consensus {
         let raft = DeterministicRng::<TokioRuntime>::scope(seed, start).await.map_err(failed)?;
         let (leading_in, leading) = watch::channel(None);
         tokio::spawn(follow_leadership(raft.clone(), seat.node, leading_in));
-        tokio::spawn(take_snapshots(raft.clone(), written));
+        tokio::spawn(take_snapshots(raft.clone(), written, ground.tuning.snapshot_log_bytes));
         let sealed = Arc::new(Mutex::new(Some(sealed)));
         let consensus = Self { raft, node: seat.node, replica, leading, sealed };
         consensus.lead_alone(seat).await?;
@@ -252,11 +252,11 @@ async fn follow_leadership(raft: Raft<Types, Machine>, node: u64, leading: watch
 }
 
 /// Takes a snapshot whenever the log has grown by so many bytes; openraft then purges what it covers.
-async fn take_snapshots(raft: Raft<Types, Machine>, mut written: watch::Receiver<u64>) {
+async fn take_snapshots(raft: Raft<Types, Machine>, mut written: watch::Receiver<u64>, every_bytes: u64) {
     let mut taken_at = 0;
     loop {
         let now = *written.borrow_and_update();
-        if now.saturating_sub(taken_at) >= SNAPSHOT_LOG_BYTES {
+        if now.saturating_sub(taken_at) >= every_bytes {
             taken_at = now;
             if raft.trigger().snapshot().await.is_err() {
                 return;

@@ -1,0 +1,184 @@
+//! Real servers for tests: started, asked, stopped, killed. Never a test.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "each test file uses its own part of this")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tenure::v1::acquire_reply::State;
+use tenure::{Client, Error, v1};
+
+/// Nothing that is waited for takes this long unless it never comes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_tenure")
+}
+
+/// How often the long tests go round: `make soak` asks for more.
+pub fn rounds(few: u64) -> u64 {
+    std::env::var("TENURE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
+}
+
+/// Whether a tool is there. Without it the test is skipped, but never in CI.
+pub fn have(tool: &str) -> bool {
+    let found = Command::new(tool).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    assert!(found || std::env::var_os("CI").is_none(), "CI needs the Debian package {tool}");
+    if !found {
+        println!("skipped: the Debian package {tool} is missing");
+    }
+    found
+}
+
+/// A server process. Dropping it kills it.
+pub struct Server {
+    child: Child,
+    pub addr: String,
+    words: Arc<Mutex<String>>,
+}
+
+impl Server {
+    pub fn start(directory: &Path) -> Self {
+        Self::start_under(&[], directory)
+    }
+
+    /// Starts a server under another program, such as strace with a fault to inject.
+    pub fn start_under(wrapper: &[&str], directory: &Path) -> Self {
+        let mut words = wrapper.iter().copied().chain([binary()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let words = Arc::new(Mutex::new(String::new()));
+        let mut addr = None;
+        let mut ready = false;
+        while !ready {
+            let mut line = String::new();
+            if stderr.read_line(&mut line).unwrap() == 0 {
+                panic!("the server did not start: {}", words.lock().unwrap());
+            }
+            addr = addr.or_else(|| Some(line.split("listening  ").nth(1)?.trim().to_owned()));
+            ready = line.contains("ready      in");
+            words.lock().unwrap().push_str(&line);
+        }
+        let heard = words.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                heard.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Self { child, addr: addr.expect("the banner names the address"), words }
+    }
+
+    /// What the server has said so far.
+    pub fn words(&self) -> String {
+        self.words.lock().unwrap().clone()
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(&self.addr).await.unwrap()
+    }
+
+    /// The process that listens, which under a wrapper is a child of the one that was started.
+    pub fn pid(&self) -> String {
+        let pid = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().next().map_or_else(|| pid.to_string(), ToOwned::to_owned)
+    }
+
+    pub fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args(["-s", name, &self.pid()]).status().unwrap().success());
+    }
+
+    pub fn kill9(mut self) {
+        self.signal("KILL");
+        self.child.wait().unwrap();
+    }
+
+    /// Stops the server as an operator does.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.child.wait().unwrap()
+    }
+
+    /// Waits for the server to end by itself.
+    pub fn ends(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the server still runs: {}", self.words());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Runs the command line against this server.
+    pub fn tenure(&self, args: &[&str]) -> Output {
+        Command::new(binary()).args(args).env("TENURE_ADDR", &self.addr).env("USER", "ann").output().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = Command::new("kill").args(["-s", "KILL", &self.pid()]).status();
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+pub fn grant(lease: u64, holder: &str, ttl_ms: i64) -> v1::GrantRequest {
+    v1::GrantRequest { lease, holder: holder.into(), ttl_ms, request: lease }
+}
+
+pub fn claim(name: &str, lease: u64, holder: &str, ttl_ms: i64) -> v1::AcquireRequest {
+    v1::AcquireRequest { resource: name.into(), grant: Some(grant(lease, holder, ttl_ms)), lease: 0, wait: false }
+}
+
+/// Acquires, and gives the fence.
+pub async fn acquire(client: &Client, request: v1::AcquireRequest) -> Result<u64, Error> {
+    let reply = client.acquire(request).await?;
+    match reply.state {
+        Some(State::Fence(fence)) => Ok(fence),
+        other => panic!("the claim was not seated: {other:?}"),
+    }
+}
+
+pub async fn renew(client: &Client, lease: u64) -> Result<v1::RenewReply, Error> {
+    client.renew(v1::RenewRequest { leases: vec![lease], ttls_ms: Vec::new() }).await
+}
+
+/// All resources, by name.
+pub async fn resources(client: &Client) -> Vec<v1::Resource> {
+    let mut items = Vec::new();
+    let mut request = v1::ListResourcesRequest { limit: 500, ..Default::default() };
+    loop {
+        let page = client.list_resources(request.clone()).await.unwrap();
+        items.extend(page.items);
+        if page.next.is_empty() {
+            return items;
+        }
+        request.from = page.next;
+    }
+}
+
+/// The deadline of every living lease, in service time.
+pub async fn deadlines(client: &Client) -> std::collections::BTreeMap<u64, u64> {
+    let mut deadlines = std::collections::BTreeMap::new();
+    let mut request = v1::ListLeasesRequest { limit: 500, ..Default::default() };
+    loop {
+        let page = client.list_leases(request).await.unwrap();
+        deadlines.extend(page.items.iter().map(|item| (item.lease, page.now_ms + item.remaining_ms)));
+        if page.next == 0 {
+            return deadlines;
+        }
+        request.from = page.next;
+    }
+}
