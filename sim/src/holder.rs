@@ -134,8 +134,8 @@ impl Person {
     }
 
     /// Counts from the moment of sending, by this holder's own clock, with the margin for both clocks' rates.
-    fn believe(&self, tenancy: &mut Tenancy, sent: Duration, ttl: Ttl) {
-        let span = Duration::from_millis(ttl.millis()).mul_f64((1.0 - RHO) / (1.0 + RHO));
+    fn believe(&self, tenancy: &mut Tenancy, sent: Duration, ttl_ms: u64) {
+        let span = Duration::from_millis(ttl_ms).mul_f64((1.0 - RHO) / (1.0 + RHO));
         // A fast clock runs through the span sooner in true time.
         tenancy.safe_until = tenancy.safe_until.max(sent + span.div_f64(self.rate));
     }
@@ -155,11 +155,9 @@ impl Person {
                     self.book.fence(self.now(), seat.fence.number(), tenancy.resource.as_str());
                     let line = format!("{} holds {}@{}", self.number, tenancy.resource, seat.fence);
                     self.book.note(self.now(), &line);
-                    // An answer to a first try counts from its sending; after waiting, or a retry, a renewal does.
-                    if !waited {
-                        self.believe(tenancy, sent, seat.ttl);
-                        self.claim_belief(tenancy);
-                    }
+                    // The answer to a retry says what is left, so it counts from its own sending too.
+                    self.believe(tenancy, sent, seat.ttl_ms);
+                    self.claim_belief(tenancy);
                     return if waited && !self.renew(tenancy).await { None } else { Some(seat.fence) };
                 }
                 Some(Ok(Reply::Waiting { .. })) => {
@@ -200,7 +198,7 @@ impl Person {
     async fn renew(&self, tenancy: &mut Tenancy) -> bool {
         match self.renew_once(tenancy).await {
             Some((sent, ttl)) => {
-                self.believe(tenancy, sent, ttl);
+                self.believe(tenancy, sent, ttl.millis());
                 self.claim_belief(tenancy);
                 true
             }

@@ -16,18 +16,18 @@ pub fn write_outcome(outcome: &Outcome) -> Body {
 
 fn write_reply(reply: &Reply) -> Body {
     match reply {
-        Reply::Granted { lease, ttl, revision } => {
-            Body::Grant(v1::GrantReply { lease: lease.number(), ttl_ms: ttl.millis(), revision: revision.0 })
+        Reply::Granted { lease, ttl_ms, revision } => {
+            Body::Grant(v1::GrantReply { lease: lease.number(), ttl_ms: *ttl_ms, revision: revision.0 })
         }
         Reply::Seated(seat) => Body::Acquire(v1::AcquireReply {
             lease: seat.lease.number(),
-            ttl_ms: seat.ttl.millis(),
+            ttl_ms: seat.ttl_ms,
             revision: seat.revision.0,
             state: Some(State::Fence(seat.fence.number())),
         }),
-        Reply::Waiting { lease, place, ttl, revision } => Body::Acquire(v1::AcquireReply {
+        Reply::Waiting { lease, place, ttl_ms, revision } => Body::Acquire(v1::AcquireReply {
             lease: lease.number(),
-            ttl_ms: ttl.millis(),
+            ttl_ms: *ttl_ms,
             revision: revision.0,
             state: Some(State::Place(*place)),
         }),

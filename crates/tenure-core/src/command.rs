@@ -166,8 +166,8 @@ pub enum Reply {
     Granted {
         /// The lease.
         lease: LeaseId,
-        /// Its effective TTL, from which its holder counts.
-        ttl: Ttl,
+        /// Its effective TTL in milliseconds, from which its holder counts. For a retry it is what is left.
+        ttl_ms: u64,
         /// The ledger's revision after this command.
         revision: Revision,
     },
@@ -179,8 +179,8 @@ pub enum Reply {
         lease: LeaseId,
         /// Its place, from 1.
         place: u64,
-        /// The effective TTL of the lease, which must be renewed while it waits.
-        ttl: Ttl,
+        /// The effective TTL of the lease in milliseconds; it must be renewed while it waits.
+        ttl_ms: u64,
         /// The ledger's revision after this command.
         revision: Revision,
     },
@@ -203,8 +203,8 @@ pub struct Seat {
     pub lease: LeaseId,
     /// The fence that the holder shows wherever it writes.
     pub fence: Fence,
-    /// The effective TTL of the lease.
-    pub ttl: Ttl,
+    /// The effective TTL of the lease in milliseconds. For a retry it is what is left.
+    pub ttl_ms: u64,
     /// The ledger's revision after this command.
     pub revision: Revision,
 }

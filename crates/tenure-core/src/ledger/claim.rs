@@ -61,18 +61,19 @@ impl Ledger {
             On::New(grant) => grant.lease,
             On::Given(lease) => *lease,
         };
-        if let On::New(grant) = &acquire.on {
-            // A retry of the grant goes on as an acquire on the lease that it made.
-            if !self.is_retry(grant)? {
-                self.may_stake(None, acquire)?;
-                let begun = self.begin(grant, Origin::Acquire);
-                return Ok(self.stake(id, acquire, alloc::vec![begun], events));
-            }
+        if let On::New(grant) = &acquire.on
+            && !self.is_retry(grant)?
+        {
+            self.may_stake(None, acquire)?;
+            let begun = self.begin(grant, Origin::Acquire);
+            return Ok(self.stake(id, acquire, alloc::vec![begun], events));
         }
         let Some(lease) = self.leases.get(&id) else { return Err(self.no_lease(id)) };
-        match lease.stakes.get(&acquire.resource) {
-            Some(stake) => Ok(self.staked(id, &acquire.resource, *stake)),
-            None => {
+        match (lease.stakes.get(&acquire.resource), &acquire.on) {
+            (Some(stake), _) => Ok(self.staked(id, &acquire.resource, *stake)),
+            // A late retry must not take again what was given back since.
+            (None, On::New(_)) => Err(Refusal::NoClaim { lease: id, resource: acquire.resource.clone() }),
+            (None, On::Given(_)) => {
                 self.may_stake(Some(lease.stakes.len()), acquire)?;
                 Ok(self.stake(id, acquire, Vec::new(), events))
             }
@@ -134,13 +135,13 @@ impl Ledger {
     }
 
     fn staked(&self, id: LeaseId, name: &Name, stake: Stake) -> Reply {
-        let ttl = self.leases.get(&id).expect("every stake hangs on a living lease").ttl;
-        let revision = self.revision;
+        let lease = self.leases.get(&id).expect("every stake hangs on a living lease");
+        let (ttl_ms, revision) = (lease.effective_ttl_ms(self.now), self.revision);
         match stake {
-            Stake::Holding { fence } => Reply::Seated(Seat { lease: id, fence, ttl, revision }),
+            Stake::Holding { fence } => Reply::Seated(Seat { lease: id, fence, ttl_ms, revision }),
             Stake::Waiting { arrival } => {
                 let resource = self.resources.get(name).expect("every stake is in a resource");
-                Reply::Waiting { lease: id, place: resource.line.place(arrival), ttl, revision }
+                Reply::Waiting { lease: id, place: resource.line.place(arrival), ttl_ms, revision }
             }
         }
     }

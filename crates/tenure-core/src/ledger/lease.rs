@@ -75,6 +75,11 @@ impl Lease {
         self.stakes.iter().map(|(name, stake)| (name, *stake))
     }
 
+    /// What a holder may count from now on: never more than what is left, because a retry moves no deadline.
+    pub(super) fn effective_ttl_ms(&self, now: Moment) -> u64 {
+        self.ttl.millis().min(self.deadline.millis_since(now))
+    }
+
     /// What its end costs: itself and all that hangs on it.
     pub(super) fn weight(&self) -> usize {
         1 + self.stakes.len()
@@ -93,7 +98,7 @@ impl Ledger {
 
     fn granted(&self, id: LeaseId) -> Reply {
         let lease = self.leases.get(&id).expect("a lease lives after its grant");
-        Reply::Granted { lease: id, ttl: lease.ttl, revision: self.revision }
+        Reply::Granted { lease: id, ttl_ms: lease.effective_ttl_ms(self.now), revision: self.revision }
     }
 
     /// Whether this grant was made before. Refuses one that may not be made at all.

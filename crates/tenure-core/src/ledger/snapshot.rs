@@ -5,6 +5,7 @@ use super::claim::{Holding, Resource};
 use super::lease::{Lease, Origin, Stake};
 use super::{EndedClaim, EndedLease, Ledger};
 use crate::event::{End, Event, Happening, Revision};
+use crate::limits::FENCE_MAX;
 use crate::names::LeaseId;
 use crate::record::{Damage, fence, holder, lease_id, name, note, ttl};
 use crate::time::Moment;
@@ -13,6 +14,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use prost::Message;
 use xxhash_rust::xxh3::Xxh3;
+
+/// No counter of a ledger comes this far, so none can run over: at a billion a second it would take a month.
+const COUNTER_MAX: u64 = FENCE_MAX / 4;
 
 #[derive(Clone, PartialEq, Message)]
 struct Record {
@@ -226,6 +230,9 @@ impl Ledger {
             Kind::Head(head) => head,
             _ => return Err(Damage::new("a snapshot that does not start with its head")),
         };
+        if head.fence > COUNTER_MAX || head.revision > COUNTER_MAX || head.arrival > COUNTER_MAX {
+            return Err(Damage::new("a counter that no ledger reaches"));
+        }
         let mut ledger = Self {
             now: Moment::from_millis(head.now_ms),
             wall_ms: head.wall_ms,
@@ -336,7 +343,9 @@ impl Ledger {
         let deadline = Moment::from_millis(record.deadline_ms);
         let mut stakes = BTreeMap::new();
         for stake in &record.stakes {
-            stakes.insert(name(&stake.resource)?, self.read_stake(id, stake)?);
+            if stakes.insert(name(&stake.resource)?, self.read_stake(id, stake)?).is_some() {
+                return Err(Damage::new("a lease with two claims on one resource"));
+            }
         }
         let lease = Lease {
             holder: holder(&record.holder)?,

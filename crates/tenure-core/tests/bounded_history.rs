@@ -1,0 +1,124 @@
+//! What is over is remembered up to a limit, oldest forgotten first, and a snapshot remembers the same.
+
+mod support;
+
+use support::{acquire, entry, grant, id, name, order, release, renew, restored, revoke, tick};
+use tenure_core::{Command, End, Ledger, Refusal, Reply, Revision, limits};
+
+fn apply_all(ledger: &mut Ledger, at_ms: u64, commands: impl Iterator<Item = Command>) {
+    let commands: Vec<_> = commands.collect();
+    for batch in commands.chunks(limits::COMMANDS_MAX) {
+        let applied = ledger.apply(&entry(at_ms, batch.to_vec()));
+        assert!(applied.outcomes.iter().all(Result::is_ok), "within the limits everything is accepted");
+    }
+}
+
+fn renewal_of(ledger: &mut Ledger, lease: u64) -> Refusal {
+    let now_ms = ledger.now().millis();
+    match order(ledger, now_ms, renew([lease])) {
+        Ok(Reply::Renewed(answers)) => answers[0].clone().expect_err("this lease ended"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ended_leases() {
+    let (mut ledger, max) = (Ledger::default(), limits::ENDED_LEASES_MAX as u64);
+    let lives = |lease: u64| [grant(lease, 60_000), revoke(lease)];
+    apply_all(&mut ledger, 5, (1..=max).flat_map(lives));
+    assert_eq!(ledger.ended_lease(id(1)).unwrap().when.millis(), 5);
+    // Another life of the oldest makes it the youngest, and forgets nobody.
+    let again = Command::Grant(tenure_core::Grant { request: 2, ..support::a_grant(1, 60_000) });
+    apply_all(&mut ledger, 6, [again, revoke(1)].into_iter());
+    assert!(ledger.ended_lease(id(2)).is_some());
+    apply_all(&mut ledger, 7, lives(max + 1).into_iter());
+    for mut ledger in [restored(&ledger), ledger] {
+        assert!(ledger.ended_lease(id(2)).is_none() && ledger.ended_lease(id(3)).is_some());
+        assert_eq!(ledger.ended_lease(id(1)).unwrap().when.millis(), 6);
+        assert_eq!(renewal_of(&mut ledger, 2), Refusal::NoLease { lease: id(2) });
+        assert!(matches!(renewal_of(&mut ledger, 3), Refusal::Lapsed { how: End::Revoked { .. }, .. }));
+        apply_all(&mut ledger, 8, lives(max + 2).into_iter());
+        assert!(ledger.ended_lease(id(3)).is_none() && ledger.ended_lease(id(4)).is_some());
+        assert!(ledger.ended_lease(id(1)).is_some() && ledger.ended_lease(id(max + 2)).is_some());
+    }
+}
+
+#[test]
+fn ended_claims_of_one_resource() {
+    let (mut ledger, max) = (Ledger::default(), limits::ENDED_CLAIMS_PER_RESOURCE_MAX as u64);
+    let lives = |n: u64| [acquire(n, "db", 60_000), release(&format!("db@{n}"))];
+    let fences = |ledger: &Ledger| ledger.ended_claims(&name("db")).map(|it| it.fence.number()).collect::<Vec<_>>();
+    apply_all(&mut ledger, 0, (1..=max).flat_map(lives));
+    assert_eq!(fences(&ledger), (1..=max).collect::<Vec<_>>(), "oldest first");
+    assert_eq!(order(&mut ledger, 0, release("db@1")), Ok(Reply::Released), "a retry is recognized");
+    apply_all(&mut ledger, 0, lives(max + 1).into_iter());
+    for mut ledger in [restored(&ledger), ledger] {
+        assert_eq!(fences(&ledger), (2..=max + 1).collect::<Vec<_>>());
+        let stale = order(&mut ledger, 0, release("db@1")).expect_err("it is forgotten");
+        assert!(matches!(stale, Refusal::Stale { current: None, ended: None, .. }), "{stale:?}");
+        assert_eq!(order(&mut ledger, 0, release("db@2")), Ok(Reply::Released));
+        apply_all(&mut ledger, 0, lives(max + 2).into_iter());
+        assert_eq!(fences(&ledger), (3..=max + 2).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn ended_claims_of_all_resources() {
+    let (mut ledger, max) = (Ledger::default(), limits::ENDED_CLAIMS_MAX as u64);
+    let resource = |n: u64| format!("r/{}", n / 2);
+    let lives = |n: u64| [acquire(n, &resource(n), 60_000), release(&format!("{}@{n}", resource(n)))];
+    let count = |ledger: &Ledger, n: u64| ledger.ended_claims(&name(&resource(n))).count();
+    apply_all(&mut ledger, 0, (1..=max).flat_map(lives));
+    assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [1, 2, 2]);
+    // The oldest goes first, and a resource of which nothing is remembered is forgotten whole.
+    apply_all(&mut ledger, 0, lives(max + 1).into_iter());
+    assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [0, 2, 2]);
+    for mut ledger in [restored(&ledger), ledger] {
+        apply_all(&mut ledger, 0, lives(max + 2).into_iter());
+        assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [0, 1, 2]);
+        apply_all(&mut ledger, 0, lives(max + 3).into_iter());
+        assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [0, 0, 2]);
+    }
+}
+
+#[test]
+fn events() {
+    let (mut ledger, max) = (Ledger::default(), limits::EVENTS_MAX as u64);
+    let first_after = |ledger: &Ledger, revision: u64, n: u32| {
+        let mut events = ledger.events_after((Revision(revision), n))?;
+        Ok::<_, Revision>(events.next().map(|event| (event.revision.0, event.n)))
+    };
+    assert_eq!(first_after(&ledger, 0, 0), Ok(None));
+    // Each grant is one event at a revision of its own.
+    apply_all(&mut ledger, 0, (1..=max).map(|lease| grant(lease, 1_000_000)));
+    assert_eq!(ledger.events_after((Revision(0), 0)).unwrap().count() as u64, max);
+    assert_eq!(first_after(&ledger, 0, 0), Ok(Some((1, 0))));
+    assert_eq!(first_after(&ledger, max - 1, 0), Ok(Some((max, 0))));
+    assert_eq!(first_after(&ledger, max, 0), Ok(None));
+    // One more, and the first is forgotten: a watch that saw it may go on, one that did not is told where it could.
+    apply_all(&mut ledger, 0, [grant(max + 1, 1_000_000)].into_iter());
+    for mut ledger in [restored(&ledger), ledger] {
+        assert_eq!(first_after(&ledger, 0, 0), Err(Revision(1)));
+        assert_eq!(first_after(&ledger, 1, 0), Ok(Some((2, 0))));
+        apply_all(&mut ledger, 0, (1..=2).map(|more| acquire(max + 1 + more, "db", 1_000_000)));
+        assert_eq!(first_after(&ledger, 4, 0), Err(Revision(5)));
+        assert_eq!(first_after(&ledger, 5, 0), Ok(Some((6, 0))));
+        // A watch resumes also in the middle of a revision.
+        assert_eq!(first_after(&ledger, max + 2, 0), Ok(Some((max + 2, 1))));
+        assert_eq!(first_after(&ledger, max + 2, 1), Ok(Some((max + 3, 0))));
+        assert_eq!(ledger.events_after((Revision(5), 0)).unwrap().count() as u64, max);
+    }
+}
+
+#[test]
+fn a_restart_between_two_ticks_is_not_seen() {
+    let mut ledger = Ledger::default();
+    apply_all(&mut ledger, 0, (1..=9).map(|lease| acquire(lease, "db", 1000 * lease)));
+    apply_all(&mut ledger, 500, [renew([1, 3, 5])].into_iter());
+    let mut other = restored(&ledger);
+    for at_ms in [999, 1000, 1500, 2000, 3600, 10_000] {
+        let (one, two) = (ledger.apply(&tick(at_ms)), other.apply(&tick(at_ms)));
+        assert_eq!((one.events, one.unfinished), (two.events, two.unfinished), "at {at_ms} ms");
+        assert_eq!(ledger.state_hash(), other.state_hash());
+    }
+}

@@ -1,0 +1,74 @@
+//! Runs every rule in `tests/scripts/*.txt`. `UPDATE_SCRIPTS=1` writes what the ledger did into them; read the diff then.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::script;
+
+/// What a script says, against what it should say: the first line that differs, and a readable difference.
+fn check(file: &str, text: &str) -> Result<(), String> {
+    if !text.starts_with("# ") {
+        return Err(format!("{file}:1: a script begins with its rule, as a comment"));
+    }
+    let right = script::run(text).map_err(|bad| format!("{file}:{}: {}", bad.line, bad.why))?;
+    if right == text { Ok(()) } else { Err(difference(file, text, &right)) }
+}
+
+/// The lines between what is equal at the top and what is equal at the bottom.
+fn difference(file: &str, text: &str, right: &str) -> String {
+    let (old, new): (Vec<_>, Vec<_>) = (text.lines().collect(), right.lines().collect());
+    let top = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let rest = old.len().min(new.len()) - top;
+    let bottom = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(|(old, new)| old == new).count();
+    let mut shown = format!("{file}:{}: `-` is what the script says, `+` is what happened\n", top + 1);
+    let context = old[..top].iter().rev().take(3).rev().map(|line| (' ', line));
+    let said = old[top..old.len() - bottom].iter().map(|line| ('-', line));
+    let happened = new[top..new.len() - bottom].iter().map(|line| ('+', line));
+    for (sign, line) in context.chain(said).chain(happened) {
+        writeln!(shown, "  {sign} {line}").expect("a string grows as needed");
+    }
+    shown
+}
+
+fn all_scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let entries = fs::read_dir(folder).expect("the scripts are beside the tests");
+    let paths = entries.map(|entry| entry.expect("the folder can be read").path());
+    let mut scripts: Vec<_> = paths.filter(|path| path.extension().is_some_and(|it| it == "txt")).collect();
+    scripts.sort();
+    scripts
+}
+
+#[test]
+fn every_rule_holds() {
+    let scripts = all_scripts();
+    assert!(!scripts.is_empty(), "there are rules");
+    let mut wrong = Vec::new();
+    for path in &scripts {
+        let text = fs::read_to_string(path).unwrap();
+        let file = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+        match (check(&file, &text), std::env::var_os("UPDATE_SCRIPTS")) {
+            (Ok(()), _) => {}
+            (Err(_), Some(_)) if script::run(&text).is_ok() => fs::write(path, script::run(&text).unwrap()).unwrap(),
+            (Err(why), _) => wrong.push(why),
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} scripts are wrong\n\n{}", wrong.len(), scripts.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_wrong_script_fails_at_its_line() {
+    let line = |text: &str| check("x.txt", text).expect_err("this script is wrong");
+    assert!(line("at 0s tick\n").starts_with("x.txt:1: a script begins with its rule"));
+    assert!(line("# Rule.\nat 0s dance db\n").starts_with("x.txt:2: nothing is called `dance`"));
+    assert!(line("# Rule.\nat 0s together:\n  grant ann for 10s\n  renew\n").starts_with("x.txt:4: `renew` says too"));
+    // A line that is missing, one that is too many, and one that is different.
+    let missing = line("# Rule.\nat 0s grant ann for 10s\nat 1s tick\n");
+    assert!(missing.starts_with("x.txt:3:") && missing.contains("+   -> granted lease ann\n"), "{missing}");
+    let too_many = line("# Rule.\nat 1s tick\n  -> expired ann\n");
+    assert!(too_many.starts_with("x.txt:3:") && too_many.contains("-   -> expired ann\n"), "{too_many}");
+    let different = line("# Rule.\nat 0s acquire db by ann for 10s\n  -> granted db to ann fence 2\n");
+    assert!(different.contains("fence 2\n  +   -> granted db to ann fence 1\n"), "{different}");
+}

@@ -1,0 +1,114 @@
+//! What the tests share: short words for the ledger's values, a witness of its promises, the script language and random
+//! histories. No test lives here.
+#![allow(dead_code, reason = "each test binary uses its own part of this")]
+
+pub(crate) mod history;
+pub(crate) mod print;
+pub(crate) mod script;
+pub(crate) mod witness;
+
+use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use tenure_core::{
+    Acquire, Cancel, Command, Entry, Grant, Handle, Holder, Leader, LeaseId, Ledger, Moment, Name, Note, On, Outcome,
+    Release, Renew, Renewal, Revoke, Ttl, Wait, limits,
+};
+
+/// The wall clock at the ledger's beginning. It runs along with service time in the tests.
+pub(crate) const WALL_START_MS: u64 = 1_700_000_000_000;
+
+pub(crate) fn entry(at_ms: u64, commands: Vec<Command>) -> Entry {
+    Entry {
+        leader: Leader { term: 1, node: 1 },
+        now: Moment::from_millis(at_ms),
+        wall_ms: WALL_START_MS + at_ms,
+        rules: limits::RULES_MAX,
+        commands,
+    }
+}
+
+pub(crate) fn tick(at_ms: u64) -> Entry {
+    entry(at_ms, Vec::new())
+}
+
+/// Applies one command alone at a moment.
+pub(crate) fn order(ledger: &mut Ledger, at_ms: u64, command: Command) -> Outcome {
+    let applied = ledger.apply(&entry(at_ms, vec![command]));
+    applied.outcomes.into_iter().next().expect("every command is answered")
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text).expect("the tests use good names")
+}
+
+pub(crate) fn holder(text: &str) -> Holder {
+    Holder::parse(text).expect("the tests use good holders")
+}
+
+pub(crate) fn id(number: u64) -> LeaseId {
+    LeaseId::from_number(number).expect("the tests use good ids")
+}
+
+pub(crate) fn ttl(ms: u64) -> Ttl {
+    Ttl::from_millis(ms).expect("the tests use good TTLs")
+}
+
+pub(crate) fn handle(text: &str) -> Handle {
+    Handle::parse(text).expect("the tests use good handles")
+}
+
+pub(crate) fn a_grant(lease: u64, ttl_ms: u64) -> Grant {
+    Grant { lease: id(lease), holder: holder(&format!("h{lease}")), ttl: ttl(ttl_ms), request: 1 }
+}
+
+pub(crate) fn grant(lease: u64, ttl_ms: u64) -> Command {
+    Command::Grant(a_grant(lease, ttl_ms))
+}
+
+/// An acquire on a new lease that waits in line.
+pub(crate) fn acquire(lease: u64, resource: &str, ttl_ms: u64) -> Command {
+    Command::Acquire(Acquire { on: On::New(a_grant(lease, ttl_ms)), resource: name(resource), wait: Wait::InLine })
+}
+
+pub(crate) fn acquire_on(lease: u64, resource: &str, wait: Wait) -> Command {
+    Command::Acquire(Acquire { on: On::Given(id(lease)), resource: name(resource), wait })
+}
+
+pub(crate) fn renew(leases: impl IntoIterator<Item = u64>) -> Command {
+    Command::Renew(Renew { leases: leases.into_iter().map(|lease| Renewal { lease: id(lease), ttl: None }).collect() })
+}
+
+pub(crate) fn release(text: &str) -> Command {
+    Command::Release(Release { handle: handle(text) })
+}
+
+pub(crate) fn cancel(lease: u64, resource: &str) -> Command {
+    Command::Cancel(Cancel { lease: id(lease), resource: name(resource) })
+}
+
+pub(crate) fn revoke(lease: u64) -> Command {
+    let reason = Note::parse("because").expect("the tests use good notes");
+    Command::Revoke(Revoke { lease: id(lease), by: holder("ops"), reason })
+}
+
+pub(crate) fn snapshot(ledger: &Ledger) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ledger.write_snapshot(|piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
+/// The ledger after a detour through its snapshot.
+pub(crate) fn restored(ledger: &Ledger) -> Ledger {
+    Ledger::read_snapshot(&snapshot(ledger)).expect("a ledger's own snapshot is read back")
+}
+
+/// Runs random cases for a test in `file`, where a failing seed is kept as well: commit it with the fix.
+/// `TENURE_CASES=10` runs ten times the usual number.
+pub(crate) fn runner(usual_cases: u32, file: &'static str) -> TestRunner {
+    let factor = std::env::var("TENURE_CASES").ok().map(|text| text.parse().expect("TENURE_CASES is a number"));
+    TestRunner::new(Config {
+        cases: usual_cases.saturating_mul(factor.unwrap_or(1)),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file),
+        ..Config::default()
+    })
+}
