@@ -1,1 +1,99 @@
-fn main() {}
+//! Loads a Tenure server, and etcd beside it if one is installed: client and server are separate processes, and every
+//! acknowledgement has been synced to disk. Prints the medians of a few runs.
+#![allow(clippy::disallowed_methods, reason = "measuring time is what this program is for")]
+
+mod etcd;
+mod measure;
+mod server;
+mod tenure_load;
+
+use clap::Parser;
+use comfy_table::{Table, presets};
+use measure::{Figures, median};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measures grants and renewals.
+#[derive(Debug, Parser)]
+pub(crate) struct Args {
+    /// How many clients at once, each with a connection of its own.
+    #[arg(long, default_value_t = 64)]
+    clients: usize,
+    /// How long each run takes, in seconds.
+    #[arg(long, default_value_t = 4)]
+    seconds: u64,
+    /// How many runs; the medians are printed.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Leases that are renewed in batches.
+    #[arg(long, default_value_t = 100_000)]
+    leases: usize,
+    /// Leases in one batch.
+    #[arg(long, default_value_t = 256)]
+    batch: usize,
+    /// The server to measure.
+    #[arg(long, default_value = "target/release/tenure")]
+    binary: PathBuf,
+    /// Where the servers keep their data: on the disk that is to be measured.
+    #[arg(long, default_value = "target")]
+    data: PathBuf,
+    /// The etcd to measure beside it; left out if it is not there.
+    #[arg(long, default_value = "etcd")]
+    etcd: PathBuf,
+    /// Only what has this in its name.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+impl Args {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let args = Args::parse();
+    let mut rows = Vec::new();
+    for name in ["tenure acquire, stream", "tenure renew, one by one", "tenure renew, batches", "etcd grant"] {
+        if !name.contains(&args.only) {
+            continue;
+        }
+        let mut runs = Vec::new();
+        for _ in 0..args.runs {
+            let figures = match name {
+                "tenure acquire, stream" => tenure_load::acquire(&args).await?,
+                "tenure renew, one by one" => tenure_load::renew_singly(&args).await?,
+                "tenure renew, batches" => tenure_load::renew_in_batches(&args).await?,
+                _ => match etcd::grant(&args).await? {
+                    Some(figures) => figures,
+                    None => break,
+                },
+            };
+            runs.push(figures);
+        }
+        match median(&runs) {
+            Some(figures) => rows.push((name, figures)),
+            None => println!("{name}: left out, because there is no `{}`", args.etcd.display()),
+        }
+    }
+    print(&args, &rows);
+    Ok(())
+}
+
+fn print(args: &Args, rows: &[(&str, Figures)]) {
+    println!("{} clients, {} s a run, medians of {} runs", args.clients, args.seconds, args.runs);
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(["what", "per second", "p50 ms", "p99 ms"]);
+    for (name, figures) in rows {
+        let ms = |time: Duration| format!("{:.2}", time.as_secs_f64() * 1e3);
+        table.add_row([(*name).into(), format!("{:.0}", figures.rate), ms(figures.p50), ms(figures.p99)]);
+    }
+    println!("{table}");
+    let rate = |wanted: &str| rows.iter().find(|(name, _)| name.starts_with(wanted)).map(|(_, figures)| figures.rate);
+    if let (Some(ours), Some(theirs)) = (rate("tenure acquire"), rate("etcd grant")) {
+        println!("tenure acquires at {:.1} x the rate of etcd's grants in this run", ours / theirs);
+    }
+}

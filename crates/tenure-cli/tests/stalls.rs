@@ -1,6 +1,10 @@
 //! A server that stands still, a disk that is stuck, a disk that fails: holders that keep trying keep their leases, and
 //! nothing is acknowledged that is not on disk.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised, and real time is the subject")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test stops where it is surprised, and real time is the subject"
+)]
 
 mod support;
 

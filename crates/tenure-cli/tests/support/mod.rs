@@ -1,5 +1,11 @@
 //! Real servers for tests: started, asked, stopped, killed. Never a test.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "each test file uses its own part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "each test file uses its own part of this"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
