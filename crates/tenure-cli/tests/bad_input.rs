@@ -1,0 +1,192 @@
+//! Whatever comes in at the door: a clear refusal with a stable code, nothing changed, the server up.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+use support::{Server, acquire, claim, grant};
+use tenure::v1::request::Body as Ask;
+use tenure::v1::response::Body as Tell;
+use tenure::{Client, Error, v1};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+
+async fn revision(client: &Client) -> u64 {
+    client.status(v1::StatusRequest {}).await.unwrap().revision
+}
+
+fn code(error: Error) -> String {
+    match error {
+        Error::Refused(failure) => {
+            assert!(failure.message.contains("nothing was changed"), "{}", failure.message);
+            failure.code
+        }
+        other => panic!("not a refusal: {other:?}"),
+    }
+}
+
+fn bad_requests() -> Vec<(Ask, &'static str)> {
+    let name = |name: &str| Ask::Acquire(claim(name, 5, "ann", 1_000));
+    let holder = |holder: &str| Ask::Grant(grant(5, holder, 1_000));
+    let ttl = |ttl_ms: i64| Ask::Grant(grant(5, "ann", ttl_ms));
+    let handle = |handle: &str| Ask::Release(v1::ReleaseRequest { handle: handle.into() });
+    let renew = |leases: Vec<u64>, ttls_ms: Vec<i64>| Ask::Renew(v1::RenewRequest { leases, ttls_ms });
+    let revoke =
+        |by: &str, reason: &str| Ask::Revoke(v1::RevokeRequest { lease: 1, by: by.into(), reason: reason.into() });
+    let no_lease = v1::AcquireRequest { resource: "a".into(), ..Default::default() };
+    let two_leases = v1::AcquireRequest { lease: 7, ..claim("a", 5, "ann", 1_000) };
+    vec![
+        (name(""), "bad_name"),
+        (name(&"n".repeat(1_025)), "bad_name"),
+        (name("a\u{7}b"), "bad_name"),
+        (name("a//b"), "bad_name"),
+        (name("/a"), "bad_name"),
+        (holder(""), "bad_holder"),
+        (holder(&"h".repeat(257)), "bad_holder"),
+        (holder("a\nb"), "bad_holder"),
+        (ttl(0), "bad_ttl"),
+        (ttl(-1), "bad_ttl"),
+        (ttl(99), "bad_ttl"),
+        (ttl(i64::MIN), "bad_ttl"),
+        (ttl(i64::MAX), "bad_ttl"),
+        (ttl(9_000_000_000_001), "bad_ttl"),
+        (Ask::Grant(grant(u64::MAX, "ann", 1_000)), "bad_lease"),
+        (Ask::Acquire(no_lease), "bad_request"),
+        (Ask::Acquire(two_leases), "bad_request"),
+        (handle("db"), "bad_handle"),
+        (handle("db@"), "bad_handle"),
+        (handle("db@0"), "bad_handle"),
+        (handle("db@-1"), "bad_handle"),
+        (handle("@7"), "bad_handle"),
+        (handle("db@99999999999999999999"), "bad_handle"),
+        (handle("db@7"), "stale"),
+        (renew(vec![1, 2], vec![1_000]), "bad_request"),
+        (renew(vec![1; 4_097], Vec::new()), "too_many"),
+        (renew(vec![0], Vec::new()), "bad_lease"),
+        (revoke("", "why"), "bad_holder"),
+        (revoke("ann", &"r".repeat(1_025)), "bad_reason"),
+        (revoke("ann", "no such lease"), "no_lease"),
+        (Ask::Cancel(v1::CancelRequest { lease: 1, resource: "db".into() }), "no_lease"),
+    ]
+}
+
+async fn unary(client: &Client, ask: Ask) -> Result<(), Error> {
+    match ask {
+        Ask::Grant(request) => client.grant(request).await.map(drop),
+        Ask::Acquire(request) => client.acquire(request).await.map(drop),
+        Ask::Renew(request) => client.renew(request).await.map(drop),
+        Ask::RenewHandle(request) => client.renew_handle(request).await.map(drop),
+        Ask::Release(request) => client.release(request).await.map(drop),
+        Ask::Cancel(request) => client.cancel(request).await.map(drop),
+        Ask::Revoke(request) => client.revoke(request).await.map(drop),
+    }
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused_by_name_and_change_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let before = revision(&client).await;
+    let mut stream = client.converse().await.unwrap();
+    for (id, (ask, expected)) in (0..).zip(bad_requests()) {
+        let refused = unary(&client, ask.clone()).await.expect_err(expected);
+        assert_eq!(code(refused), expected, "{ask:?}");
+        stream.send(v1::Request { id, body: Some(ask.clone()) }).await.unwrap();
+        let answer = stream.next().await.unwrap();
+        assert_eq!(answer.id, id);
+        match answer.body {
+            Some(Tell::Failure(failure)) => assert_eq!(failure.code, expected, "{ask:?}"),
+            other => panic!("{ask:?} was answered {other:?}"),
+        }
+    }
+    stream.send(v1::Request { id: 99, body: None }).await.unwrap();
+    assert!(matches!(stream.next().await.unwrap().body, Some(Tell::Failure(failure)) if failure.code == "bad_request"));
+    assert_eq!(revision(&client).await, before, "nothing was changed");
+    acquire(&client, claim("still/up", 9, "ann", 1_000)).await.unwrap();
+}
+
+/// Sends bytes as they are, to see what a broken client would be told.
+#[derive(Clone, Copy, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Vec<u8>;
+    type Error = tonic::Status;
+
+    fn encode(&mut self, bytes: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), tonic::Status> {
+        prost::bytes::BufMut::put_slice(out, &bytes);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Vec<u8>;
+    type Error = tonic::Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, tonic::Status> {
+        let mut out = vec![0; prost::bytes::Buf::remaining(bytes)];
+        prost::bytes::Buf::copy_to_slice(bytes, &mut out);
+        Ok(Some(out))
+    }
+}
+
+async fn raw_call(server: &Server, bytes: Vec<u8>) -> tonic::Status {
+    let channel = tonic::transport::Endpoint::from_shared(server.addr.clone()).unwrap().connect().await.unwrap();
+    let mut grpc = tonic::client::Grpc::new(channel);
+    grpc.ready().await.unwrap();
+    let path = tonic::codegen::http::uri::PathAndQuery::from_static("/tenure.v1.Tenure/Release");
+    grpc.unary(tonic::Request::new(bytes), path, Raw).await.expect_err("this is no request")
+}
+
+#[tokio::test]
+async fn unreadable_and_oversized_messages_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    // Field 1, two bytes that are not UTF-8.
+    let not_text = raw_call(&server, vec![0x0a, 2, 0xff, 0xfe]).await;
+    assert_eq!(not_text.code(), tonic::Code::InvalidArgument);
+    assert!(String::from_utf8_lossy(not_text.details()).contains("bad_message"), "{not_text:?}");
+    // A length that runs past the end.
+    let cut = raw_call(&server, vec![0x0a, 200]).await;
+    assert_eq!(cut.code(), tonic::Code::InvalidArgument);
+    let too_large = raw_call(&server, vec![0; 2 * 1024 * 1024]).await;
+    assert_eq!(too_large.code(), tonic::Code::OutOfRange, "{too_large:?}");
+    acquire(&server.client().await, claim("still/up", 9, "ann", 1_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn garbage_on_the_port_harms_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let address = server.addr.trim_start_matches("http://").to_owned();
+    let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let pieces: [&[u8]; 5] =
+        [b"", b"\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff", &noise];
+    let mut idle = Vec::new();
+    for piece in pieces {
+        let mut socket = TcpStream::connect(&address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        // The server may hang up in the middle.
+        let _ = socket.write_all(piece);
+        let _ = socket.read(&mut [0; 1_024]);
+        idle.push(socket);
+    }
+    acquire(&server.client().await, claim("still/up", 9, "ann", 1_000)).await.unwrap();
+}

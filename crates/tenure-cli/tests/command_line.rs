@@ -1,0 +1,140 @@
+//! The command line as people and scripts meet it: what is printed where, and the exit codes.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use std::process::{Command, Stdio};
+use support::{Server, binary, text};
+
+fn started() -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    (directory, server)
+}
+
+#[test]
+fn a_handle_goes_through_its_life() {
+    let (_directory, server) = started();
+    let acquired = server.tenure(&["acquire", "jobs/nightly", "--ttl", "30s", "--holder", "ann"]);
+    assert_eq!((text(&acquired.stdout).as_str(), text(&acquired.stderr).as_str()), ("jobs/nightly@1\n", ""));
+    let taken = server.tenure(&["acquire", "jobs/nightly"]);
+    assert_eq!(taken.status.code(), Some(75));
+    assert!(text(&taken.stderr).contains("jobs/nightly is held by ann"), "{}", text(&taken.stderr));
+    assert_eq!(text(&taken.stdout), "");
+    let renewed = server.tenure(&["renew", "jobs/nightly@1", "--ttl", "1m"]);
+    assert!(renewed.status.success() && text(&renewed.stderr).contains("for 1m00s"));
+    assert!(server.tenure(&["verify", "jobs/nightly@1"]).status.success());
+    assert!(server.tenure(&["release", "jobs/nightly@1"]).status.success());
+    assert!(server.tenure(&["release", "jobs/nightly@1"]).status.success(), "a retry finds that it worked");
+    let stale = server.tenure(&["verify", "jobs/nightly@1"]);
+    assert_eq!(stale.status.code(), Some(1));
+    assert!(text(&stale.stderr).contains("its claim was released"));
+    assert_eq!(server.tenure(&["verify", "nonsense"]).status.code(), Some(2));
+    assert_eq!(server.tenure(&["acquire", "a//b"]).status.code(), Some(2));
+    assert_eq!(server.tenure(&["acquire", "a", "--ttl", "soon"]).status.code(), Some(2));
+    assert_eq!(server.tenure(&["acquire", "a", "--ttl", "1ms"]).status.code(), Some(2));
+}
+
+#[test]
+fn ls_prints_what_it_promises_in_every_form() {
+    let (_directory, server) = started();
+    let empty = server.tenure(&["ls", "-o", "json"]);
+    assert_eq!(text(&empty.stdout), "{\"items\":[]}\n");
+    server.tenure(&["acquire", "b", "--ttl", "1h", "--holder", "bob"]);
+    server.tenure(&["acquire", "a", "--ttl", "1h", "--holder", "ann"]);
+    assert_eq!(text(&server.tenure(&["ls", "-o", "name"]).stdout), "a@2\nb@1\n");
+    let json: serde_json::Value = serde_json::from_slice(&server.tenure(&["ls", "-o", "json"]).stdout).unwrap();
+    let first = &json["items"][0];
+    assert_eq!((first["name"].as_str(), first["holder"].as_str()), (Some("a"), Some("ann")));
+    assert_eq!((first["state"].as_str(), first["fence"].as_u64()), (Some("held"), Some(2)));
+    assert_eq!((first["ttl_ms"].as_u64(), first["waiting"].as_u64()), (Some(3_600_000), Some(0)));
+    assert!(first["remaining_ms"].as_u64().unwrap() > 3_500_000);
+    let lines = text(&server.tenure(&["ls", "-o", "jsonl"]).stdout);
+    assert_eq!(lines.lines().count(), 2);
+    let table = text(&server.tenure(&["ls", "b"]).stdout);
+    assert!(table.starts_with("NAME") && table.contains("bob") && !table.contains("ann"), "{table}");
+}
+
+#[test]
+fn waiting_in_line_ends_with_the_handle_or_with_75() {
+    let (_directory, server) = started();
+    server.tenure(&["acquire", "db", "--ttl", "1h", "--holder", "ann"]);
+    let impatient = server.tenure(&["acquire", "db", "--wait", "300ms"]);
+    assert_eq!(impatient.status.code(), Some(75), "{}", text(&impatient.stderr));
+    let leases: serde_json::Value =
+        serde_json::from_slice(&server.tenure(&["lease", "ls", "-o", "json"]).stdout).unwrap();
+    assert_eq!(leases["items"].as_array().unwrap().len(), 1, "whoever gave up left nothing behind");
+    let patient = Command::new(binary())
+        .args(["acquire", "db", "--wait", "1m", "--ttl", "2s"])
+        .env("TENURE_ADDR", &server.addr)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    loop {
+        let listed: serde_json::Value = serde_json::from_slice(&server.tenure(&["ls", "-o", "json"]).stdout).unwrap();
+        if listed["items"][0]["waiting"] == 1 {
+            break;
+        }
+    }
+    assert!(server.tenure(&["release", "db@1"]).status.success());
+    let seated = patient.wait_with_output().unwrap();
+    assert_eq!(text(&seated.stdout), "db@2\n", "{}", text(&seated.stderr));
+    assert!(text(&seated.stderr).contains("waiting, place 1 in line"));
+}
+
+#[test]
+fn leases_are_granted_listed_and_revoked() {
+    let (_directory, server) = started();
+    let id = text(&server.tenure(&["lease", "grant", "--ttl", "1h", "--holder", "ann"]).stdout).trim().to_owned();
+    assert_eq!(id.len(), 16);
+    assert_eq!(text(&server.tenure(&["lease", "ls", "-o", "name"]).stdout).trim(), id);
+    assert!(server.tenure(&["lease", "revoke", &id, "--reason", "test"]).status.success());
+    assert!(server.tenure(&["lease", "revoke", &id]).status.success(), "a retry finds that it worked");
+    assert_eq!(text(&server.tenure(&["lease", "ls", "-o", "name"]).stdout), "");
+    assert_eq!(server.tenure(&["lease", "revoke", "0000000000000001"]).status.code(), Some(1));
+    assert_eq!(server.tenure(&["lease", "revoke", "xyz"]).status.code(), Some(2));
+    let pong: serde_json::Value = serde_json::from_slice(&server.tenure(&["ping", "-o", "json"]).stdout).unwrap();
+    assert_eq!((pong["leads"].as_bool(), pong["leases"].as_u64()), (Some(true), Some(0)));
+}
+
+#[test]
+fn without_a_server_the_exit_code_is_69_and_the_words_say_what_to_do() {
+    let nobody = Command::new(binary()).args(["ls", "--addr", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(69));
+    assert!(text(&nobody.stderr).contains("tenure serve"), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused_and_the_first_goes_on() {
+    let (directory, server) = started();
+    let serve = |args: &[&str]| {
+        Command::new(binary()).arg("serve").args(args).arg("--data-dir").arg(directory.path()).output().unwrap()
+    };
+    let second = serve(&["--listen", "127.0.0.1:0"]);
+    assert_eq!(second.status.code(), Some(1));
+    let words = text(&second.stderr);
+    assert!(words.contains("is in use by another tenure server (pid "), "{words}");
+    let open = serve(&["--listen", "0.0.0.0:0"]);
+    assert_eq!(open.status.code(), Some(2), "beyond loopback only with --insecure");
+    assert!(server.tenure(&["ping"]).status.success());
+    assert!(server.stop().success(), "SIGTERM is a clean stop");
+}
+
+#[test]
+fn after_kill_9_the_same_leases_are_there_with_the_time_they_had_left() {
+    let (directory, server) = started();
+    server.tenure(&["acquire", "db", "--ttl", "1h", "--holder", "ann"]);
+    let remaining = |server: &Server| {
+        let listed: serde_json::Value = serde_json::from_slice(&server.tenure(&["ls", "-o", "json"]).stdout).unwrap();
+        assert_eq!(listed["items"][0]["name"], "db");
+        listed["items"][0]["remaining_ms"].as_u64().unwrap()
+    };
+    let before = remaining(&server);
+    server.kill9();
+    let server = Server::start(directory.path());
+    assert!(server.words().contains("(1 lease recovered)"), "{}", server.words());
+    let after = remaining(&server);
+    // Time goes on from the last entry that is on disk, at most one step before what was shown.
+    assert!(after <= before + 500 && after > before - 60_000, "{before} ms before, {after} ms after");
+}

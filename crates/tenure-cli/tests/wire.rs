@@ -1,0 +1,221 @@
+//! The stream, the watch and the reads as clients see them over the wire.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use support::{Server, acquire, claim, renew};
+use tenure::v1::acquire_reply::State;
+use tenure::v1::request::Body as Ask;
+use tenure::v1::response::Body as Tell;
+use tenure::{Client, Conversation, v1};
+
+const MINUTE_MS: i64 = 60_000;
+
+async fn ask(stream: &Conversation, id: u64, body: Ask) {
+    stream.send(v1::Request { id, body: Some(body) }).await.unwrap();
+}
+
+fn in_line(name: &str, lease: u64, holder: &str) -> Ask {
+    Ask::Acquire(v1::AcquireRequest { wait: true, ..claim(name, lease, holder, MINUTE_MS) })
+}
+
+async fn state(stream: &mut Conversation, id: u64) -> State {
+    let answer = stream.next().await.unwrap();
+    assert_eq!(answer.id, id);
+    match answer.body {
+        Some(Tell::Acquire(reply)) => reply.state.unwrap(),
+        other => panic!("an acquire was answered {other:?}"),
+    }
+}
+
+async fn release(client: &Client, name: &str, fence: u64) {
+    client.release(v1::ReleaseRequest { handle: format!("{name}@{fence}") }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiting_acquire_is_answered_waiting_and_later_seated() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let first = acquire(&client, claim("db", 1, "ann", MINUTE_MS)).await.unwrap();
+    let mut stream = client.converse().await.unwrap();
+    ask(&stream, 10, in_line("db", 2, "bob")).await;
+    assert_eq!(state(&mut stream, 10).await, State::Place(1));
+    ask(&stream, 11, in_line("db", 3, "cat")).await;
+    assert_eq!(state(&mut stream, 11).await, State::Place(2));
+    // Other requests go on meanwhile on the same stream.
+    ask(&stream, 12, in_line("log", 4, "dan")).await;
+    assert!(matches!(state(&mut stream, 12).await, State::Fence(_)));
+    release(&client, "db", first).await;
+    let State::Fence(second) = state(&mut stream, 10).await else { panic!("bob is next") };
+    assert!(second > first);
+    // A waiter whose lease ends is told so, and is never seated.
+    client.revoke(v1::RevokeRequest { lease: 3, by: "op".into(), reason: "test".into() }).await.unwrap();
+    let answer = stream.next().await.unwrap();
+    assert_eq!(answer.id, 11);
+    let Some(Tell::Failure(failure)) = answer.body else { panic!("cat's lease is over") };
+    assert_eq!((failure.code.as_str(), failure.end.unwrap().how.as_str()), ("lapsed", "revoked"));
+    release(&client, "db", second).await;
+    assert_eq!(support::resources(&client).await.len(), 1, "nobody holds db any more");
+}
+
+#[tokio::test]
+async fn a_waiter_that_cancels_leaves_the_line_and_one_that_reconnects_keeps_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let fence = acquire(&client, claim("db", 1, "ann", MINUTE_MS)).await.unwrap();
+    let mut lost = client.converse().await.unwrap();
+    for (id, lease) in [(1, 2), (2, 3), (3, 4)] {
+        ask(&lost, id, in_line("db", lease, "waiter")).await;
+        assert_eq!(state(&mut lost, id).await, State::Place(id));
+    }
+    drop(lost);
+    let mut stream = client.converse().await.unwrap();
+    ask(&stream, 7, in_line("db", 4, "waiter")).await;
+    assert_eq!(state(&mut stream, 7).await, State::Place(3), "the same lease keeps its place");
+    client.cancel(v1::CancelRequest { lease: 2, resource: "db".into() }).await.unwrap();
+    client.cancel(v1::CancelRequest { lease: 3, resource: "db".into() }).await.unwrap();
+    release(&client, "db", fence).await;
+    assert!(matches!(state(&mut stream, 7).await, State::Fence(next) if next > fence));
+}
+
+#[tokio::test]
+async fn a_stream_answers_many_requests_in_flight_by_their_ids() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let (requests, mut responses) = server.client().await.converse().await.unwrap().split();
+    let sender = tokio::spawn(async move {
+        for n in 1..=5_000 {
+            let body = Some(Ask::Acquire(claim(&format!("many/{n}"), n, "ann", MINUTE_MS)));
+            requests.send(v1::Request { id: n, body }).await.unwrap();
+        }
+    });
+    let mut ids = std::collections::BTreeSet::new();
+    let mut fences = std::collections::BTreeSet::new();
+    while let Some(answer) = responses.message().await.unwrap() {
+        let Some(Tell::Acquire(reply)) = answer.body else { panic!("{answer:?}") };
+        let Some(State::Fence(fence)) = reply.state else { panic!("{reply:?}") };
+        assert!(ids.insert(answer.id) && fences.insert(fence), "each is answered once, with a fence of its own");
+    }
+    sender.await.unwrap();
+    assert_eq!(ids.len(), 5_000);
+}
+
+/// Reads a watch until so many events have come.
+async fn events(client: &Client, after: Option<v1::Cursor>, count: usize) -> (Vec<v1::Event>, v1::Cursor) {
+    let mut watch = client.watch(v1::WatchRequest { prefix: String::new(), after }).await.unwrap();
+    let (mut events, mut cursor) = (Vec::new(), v1::Cursor::default());
+    while events.len() < count {
+        let reply = watch.message().await.unwrap().unwrap();
+        events.extend(reply.events);
+        cursor = reply.cursor.unwrap();
+    }
+    (events, cursor)
+}
+
+#[tokio::test]
+async fn a_watch_is_exact_in_order_and_resumes_also_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    for n in 1..=20 {
+        let fence = acquire(&client, claim(&format!("w/{n}"), n, "ann", MINUTE_MS)).await.unwrap();
+        renew(&client, n).await.unwrap();
+        release(&client, &format!("w/{n}"), fence).await;
+    }
+    let from_start = Some(v1::Cursor::default());
+    let (all, _) = events(&client, from_start, 80).await;
+    assert_eq!(all.len(), 80, "granted, seated, vacated and ended for each; a renewal makes none");
+    for (event, next) in all.iter().zip(&all[1..]) {
+        let follows = if event.last { (event.revision + 1, 0) } else { (event.revision, event.n + 1) };
+        assert_eq!((next.revision, next.n), follows, "no gap and no repeat");
+    }
+    // Resumed in the middle of a revision, after the server was killed.
+    server.kill9();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let middle = &all[40];
+    let after = Some(v1::Cursor { revision: middle.revision, n: middle.n });
+    let (rest, cursor) = events(&client, after, 39).await;
+    assert_eq!(rest, all[41..]);
+    assert_eq!((cursor.revision, cursor.n), (all[79].revision, all[79].n));
+    // A watch from now on sees only what is new, and only what it asked for.
+    let request = v1::WatchRequest { prefix: "new/".into(), after: None };
+    let mut watch = client.watch(request).await.unwrap();
+    assert!(watch.message().await.unwrap().unwrap().events.is_empty(), "first it tells where it stands");
+    acquire(&client, claim("old/thing", 100, "ann", MINUTE_MS)).await.unwrap();
+    acquire(&client, claim("new/thing", 101, "ann", MINUTE_MS)).await.unwrap();
+    let seen = loop {
+        let reply = watch.message().await.unwrap().unwrap();
+        if !reply.events.is_empty() {
+            break reply.events;
+        }
+    };
+    assert_eq!(seen.iter().map(|event| event.resource.as_str()).collect::<Vec<_>>(), ["new/thing"]);
+}
+
+#[tokio::test]
+async fn a_watch_that_is_too_old_is_told_where_to_resume() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let (requests, mut responses) = client.converse().await.unwrap().split();
+    let sender = tokio::spawn(async move {
+        // Two events each: one more revision than is kept.
+        for n in 1..=40_000 {
+            let body = Some(Ask::Acquire(claim(&format!("n/{n}"), n, "ann", 10 * MINUTE_MS)));
+            requests.send(v1::Request { id: n, body }).await.unwrap();
+        }
+    });
+    while responses.message().await.unwrap().is_some() {}
+    sender.await.unwrap();
+    let request = |cursor| v1::WatchRequest { prefix: String::new(), after: Some(cursor) };
+    let mut watch = client.watch(request(v1::Cursor::default())).await.unwrap();
+    let too_old = tenure::Error::from(watch.message().await.expect_err("it is too old"));
+    let tenure::Error::Refused(failure) = too_old else { panic!("{too_old:?}") };
+    assert_eq!(failure.code, "compacted");
+    let after = v1::Cursor { revision: failure.oldest, n: u32::MAX };
+    let mut watch = client.watch(request(after)).await.unwrap();
+    let first = watch.message().await.unwrap().unwrap().events;
+    assert_eq!((first[0].revision, first[0].n), (failure.oldest + 1, 0), "it goes on without a gap");
+}
+
+#[tokio::test]
+async fn a_read_sees_every_write_that_was_answered_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let (writer, reader) = (server.client().await, server.client().await);
+    for n in 1..=200 {
+        let fence = acquire(&writer, claim("db", n, "ann", MINUTE_MS)).await.unwrap();
+        let handle = format!("db@{fence}");
+        let verified = reader.verify(v1::VerifyRequest { handle: handle.clone() }).await.unwrap();
+        assert_eq!(verified.lease, n);
+        writer.release(v1::ReleaseRequest { handle: handle.clone() }).await.unwrap();
+        let stale = reader.verify(v1::VerifyRequest { handle }).await.expect_err("it was released");
+        assert_eq!(stale.code().unwrap().text(), "stale");
+    }
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_without_gaps() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    for n in 1..=25 {
+        acquire(&client, claim(&format!("p/{n:02}"), n, "ann", MINUTE_MS)).await.unwrap();
+    }
+    acquire(&client, claim("q", 99, "ann", MINUTE_MS)).await.unwrap();
+    let mut request = v1::ListResourcesRequest { prefix: "p/".into(), limit: 10, ..Default::default() };
+    let mut names = Vec::new();
+    loop {
+        let page = client.list_resources(request.clone()).await.unwrap();
+        assert!(page.items.len() <= 10);
+        names.extend(page.items.into_iter().map(|item| item.name));
+        if page.next.is_empty() {
+            break;
+        }
+        request.from = page.next;
+    }
+    assert_eq!(names, (1..=25).map(|n| format!("p/{n:02}")).collect::<Vec<_>>());
+}
