@@ -2,6 +2,7 @@
 
 pub mod log;
 mod machine;
+mod mark;
 mod peers;
 mod shelf;
 mod store;
@@ -17,6 +18,7 @@ use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
 use log::{Log, LogError, LogOptions, Torn};
 use machine::Machine;
+use mark::Mark;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
@@ -64,6 +66,17 @@ pub enum OpenError {
         /// The last entry in the snapshot.
         snapshot: u64,
     },
+    /// The log is shorter than it was.
+    #[error(
+        "the log has {found} batches, and it is marked to have had {marked}: files of the log were cut or replaced. \
+         Going on would lose acknowledged leases. Put them back, or rebuild this node from its peers or from a backup"
+    )]
+    Shortened {
+        /// The batches that were found.
+        found: u64,
+        /// The batches that there were.
+        marked: u64,
+    },
     /// openraft would not start.
     #[error("the log could not be started: {0}")]
     Start(String),
@@ -103,9 +116,15 @@ impl Consensus {
     /// Opens the log and the newest snapshot, and starts to lead if this node is a cluster of one.
     pub(crate) async fn open(ground: Ground, seat: Seat) -> Result<(Self, Found), OpenError> {
         let machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
+        let mark = Mark::new(ground.disk.clone());
+        let marked = mark.read()?.unwrap_or_default();
         let (log, recovered) = Log::open(ground.disk, LogOptions::default()).await?;
+        if recovered.batches < marked {
+            return Err(OpenError::Shortened { found: recovered.batches, marked });
+        }
+        mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
-        let (store, sealed) = Store::start(log, recovered, ground.workers)?;
+        let (store, sealed) = Store::start(log, recovered, mark, ground.workers)?;
         let snapshot = machine.applied().map_or(0, |id| id.index());
         if let Some(purged) = store.purged()
             && purged.index() > snapshot

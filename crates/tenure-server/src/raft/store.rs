@@ -2,6 +2,7 @@
 //! and what arrives meanwhile is the next batch.
 
 use super::log::{Location, Log, LogReader, Record, Recovered};
+use super::mark::Mark;
 use super::types::{
     RaftEntry, RaftLogId, RaftVote, Types, decode_entry, decode_log_id, decode_vote, encode_log_id, encode_payload,
     encode_vote,
@@ -80,14 +81,19 @@ impl Done {
 impl Store {
     /// Takes over a log that was opened, and starts its writer.
     /// The receiver is told when the writer has sealed the log, after the last of the store's clones is dropped.
-    pub(crate) fn start(log: Log, recovered: Recovered, workers: Workers) -> io::Result<(Self, oneshot::Receiver<()>)> {
+    pub(crate) fn start(
+        log: Log,
+        recovered: Recovered,
+        mark: Mark,
+        workers: Workers,
+    ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let bytes = recovered.entries.iter().map(|location| u64::from(location.len)).sum();
         let reader = log.reader();
         let tail = Arc::new(Mutex::new(Tail::recover(recovered)?));
         let (writes, queue) = mpsc::channel(WRITES_MAX);
         let (written_in, written) = watch::channel(bytes);
         let (sealed, is_sealed) = oneshot::channel();
-        let writer = write_all(log, queue, tail.clone(), written_in);
+        let writer = write_all(log, mark, queue, tail.clone(), written_in);
         workers.start("tenure-log", async move {
             writer.await;
             // Nobody may be waiting for it.
@@ -173,6 +179,7 @@ impl Tail {
 /// The writer: takes what waits as one batch, makes it durable, and says so. After a failure it says only that.
 async fn write_all(
     mut log: Log,
+    mark: Mark,
     mut queue: mpsc::Receiver<Write>,
     tail: Arc<Mutex<Tail>>,
     written: watch::Sender<u64>,
@@ -220,8 +227,13 @@ async fn write_all(
         }
         written.send_modify(|total| *total += bytes as u64);
     }
+    let batches = log.batches();
     if let Err(error) = log.close().await {
         tracing::error!(%error, "the log could not be sealed");
+        return;
+    }
+    if let Err(error) = mark.write(batches).await {
+        tracing::error!(%error, "the end of the log could not be marked");
     }
 }
 

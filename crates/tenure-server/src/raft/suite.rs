@@ -2,6 +2,7 @@
 
 use super::log::{Log, LogOptions};
 use super::machine::Machine;
+use super::mark::Mark;
 use super::shelf::Shelf;
 use super::store::Store;
 use super::types::{RaftEntry, RaftLogId, RaftVote, Types};
@@ -26,7 +27,8 @@ type StorageError = openraft::StorageError<Types>;
 async fn open(disk: &MemoryDisk) -> io::Result<Store> {
     let options = LogOptions { segment_bytes: 300 };
     let (log, recovered) = Log::open(Arc::new(disk.attach()), options).await.map_err(io::Error::other)?;
-    Ok(Store::start(log, recovered, Workers::Tasks)?.0)
+    let mark = Mark::new(Arc::new(disk.attach()));
+    Ok(Store::start(log, recovered, mark, Workers::Tasks)?.0)
 }
 
 fn machine(disk: &MemoryDisk) -> io::Result<Machine> {

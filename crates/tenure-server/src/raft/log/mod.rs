@@ -81,6 +81,8 @@ pub struct Recovered {
     pub entries: Vec<Location>,
     /// What was cut off because a crash had left it unfinished.
     pub torn: Option<Torn>,
+    /// How many batches were found; the number never goes back.
+    pub batches: u64,
 }
 
 /// The writer. There is one of it, and it writes one batch at a time.
@@ -116,6 +118,7 @@ impl Log {
             purged: state.purged.clone(),
             entries,
             torn: torn.map(|(torn, _)| torn),
+            batches: next_batch - 1,
         };
         let mut log = Self {
             disk,
@@ -136,6 +139,11 @@ impl Log {
     /// Reads entries back, beside this writer.
     pub fn reader(&self) -> LogReader {
         LogReader::new(self.disk.clone())
+    }
+
+    /// How many batches were written, in this life of the log and before.
+    pub fn batches(&self) -> u64 {
+        self.next_batch - 1
     }
 
     /// Remembers the committed place for the next batch to carry. It costs no sync, and may be lost in a crash.
