@@ -22,32 +22,35 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 
-# The fault tests run the release binary as users do, under strace where a slow or failing disk is the subject.
+# Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
 	@bash scripts/need strace
-	$(CARGO) build --release --package tenure-cli
-	$(CARGO) test --workspace --quiet
-	$(MAKE) --no-print-directory sim SEEDS=60
+	$(CARGO) test --workspace --exclude tenure-sim
+	$(MAKE) --no-print-directory sim SEEDS=100
 
-# The simulator is deterministic only with tokio's seeded scheduler, which needs a flag of its own and so a directory of
+# The simulator is deterministic only with tokio's seeded scheduler, which needs a flag of its own, and so a directory of
 # its own for what is built with it.
-SEEDS ?= 60
+SEEDS ?= 1000
+SIM_FLAGS := --profile sim --package tenure-sim --target-dir target/sim
 sim:
-	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run --quiet --release --package tenure-sim --target-dir target/sim -- --seeds $(SEEDS)
+	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) test $(SIM_FLAGS)
+	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --seeds $(SEEDS)
 
+# The same tests at full length.
 soak:
 	@bash scripts/need strace
-	$(CARGO) build --release --package tenure-cli
-	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --release
-	$(MAKE) --no-print-directory sim SEEDS=5000
+	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
+	$(MAKE) --no-print-directory sim SEEDS=20000
 
 # Needs the network: the list of known vulnerabilities.
 audit: $(DENY)
 	$(DENY) check advisories
 
+# Beside etcd, if there is one: `make bench ETCD=path/to/etcd`.
+ETCD ?= etcd
 bench:
 	$(CARGO) build --release --package tenure-cli --package tenure-bench
-	target/release/tenure-bench
+	target/release/tenure-bench --etcd $(ETCD)
 
 $(DENY):
 	@bash scripts/need-crate cargo-deny $(DENY_VERSION) $(TOOLS)
