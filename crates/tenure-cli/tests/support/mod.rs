@@ -2,6 +2,7 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::disallowed_methods,
     reason = "each test file uses its own part of this"
