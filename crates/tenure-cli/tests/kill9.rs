@@ -51,9 +51,10 @@ async fn load(client: Client, number: u64, round: u64, told: Arc<Mutex<Told>>, d
     }
 }
 
-async fn check(client: &Client, told: &Told) {
+async fn check(client: &Client, told: &Mutex<Told>) {
     let there: BTreeMap<String, v1::Resource> =
         resources(client).await.into_iter().map(|resource| (resource.name.clone(), resource)).collect();
+    let told = told.lock().unwrap();
     for (name, (fence, lease)) in &told.held {
         match there.get(name) {
             Some(resource) => assert_eq!((resource.fence, resource.lease), (*fence, *lease), "{name}"),
@@ -74,7 +75,7 @@ async fn nothing_acknowledged_is_lost() {
     for round in 0..rounds {
         let server = Server::start(directory.path());
         let client = server.client().await;
-        check(&client, &told.lock().unwrap()).await;
+        check(&client, &told).await;
         let now = deadlines(&client).await;
         for (lease, deadline) in &before {
             if let Some(again) = now.get(lease) {
@@ -102,7 +103,7 @@ async fn nothing_acknowledged_is_lost() {
         operations += done.load(Ordering::Relaxed);
     }
     let server = Server::start(directory.path());
-    check(&server.client().await, &told.lock().unwrap()).await;
+    check(&server.client().await, &told).await;
     println!("{killed} times killed under load, {operations} claims acknowledged");
     assert_eq!(killed, rounds);
 }
