@@ -1,6 +1,6 @@
 //! What was observed, and which promise it breaks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -33,7 +33,7 @@ struct Pages {
     violations: Vec<Violation>,
     /// Who believes to hold what, until when in true time.
     beliefs: BTreeMap<String, (usize, Duration)>,
-    fence: u64,
+    fences: BTreeSet<u64>,
     grants: u64,
     /// The bytes of every entry ever written, by term and index.
     entries: BTreeMap<(u64, u64), u64>,
@@ -47,7 +47,7 @@ impl Book {
             lines: 0,
             violations: Vec::new(),
             beliefs: BTreeMap::new(),
-            fence: 0,
+            fences: BTreeSet::new(),
             grants: 0,
             entries: BTreeMap::new(),
             verbose,
@@ -101,14 +101,11 @@ impl Book {
 
     /// A claim was seated with this fence for the first time that anybody heard of it.
     pub(crate) fn fence(&self, at: Duration, fence: u64, resource: &str) {
-        let before = self.pages().fence;
-        // Two replies may overtake each other on the network; a fence that was given twice cannot be explained so.
-        if fence == before {
+        let is_new = self.pages().fences.insert(fence);
+        if !is_new {
             self.broken("S5", at, &format!("{resource}: fence {fence} was given twice"));
         }
-        let mut pages = self.pages();
-        pages.fence = before.max(fence);
-        pages.grants += 1;
+        self.pages().grants += 1;
     }
 
     /// An entry was seen in the log. One term and index never have two contents.

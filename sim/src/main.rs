@@ -48,5 +48,9 @@ fn main() -> ExitCode {
     let [cuts, kills, pauses, stalls] = faults;
     println!("{cuts} power cuts, {kills} kills, {pauses} pauses, {stalls} stalls of the disk; {grants} claims seated");
     println!("{} passed, {failed} failed", args.seeds - failed);
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let each_kind = args.seeds < 20 || faults.iter().all(|count| *count > 0);
+    if !each_kind {
+        println!("one kind of fault never happened, so it was not tested");
+    }
+    if failed == 0 && each_kind { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -6,7 +6,7 @@ use crate::ground::{BentClock, Slowness, true_time};
 use crate::holder::{Line, Person};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Event, Happening, LeaseId, Ledger, Name, Revision};
+use tenure_core::{End, Event, Happening, LeaseId, Ledger, Name, Revision};
 use tenure_server::disk::{Disk, MemoryDisk};
 use tenure_server::raft::log::{Log, LogOptions};
 use tenure_server::{Environment, Node, Tuning, Workers};
@@ -62,6 +62,8 @@ struct World {
     judged: (Revision, u32),
     /// Service time never goes back.
     now_ms: u64,
+    /// The newest fence among the events that were judged.
+    fence: u64,
     /// When living leases end unless they are renewed, as the ledger last said.
     deadlines: Vec<(LeaseId, u64)>,
 }
@@ -87,6 +89,7 @@ impl World {
             faults: [0; 4],
             judged: (Revision(0), 0),
             now_ms: 0,
+            fence: 0,
             deadlines: Vec::new(),
         }
     }
@@ -233,13 +236,16 @@ impl World {
 
     /// A node that starts has every lease it had, with the deadline it had.
     fn judge_start(&mut self, node: &Node) {
-        let deadlines = std::mem::take(&mut self.deadlines);
+        let deadlines = self.deadlines.clone();
         let now = self.now();
         let judge = |ledger: &Ledger| {
             for (lease, deadline) in deadlines {
                 match (ledger.lease(lease), ledger.ended_lease(lease)) {
                     (Some(living), _) if living.deadline().millis() < deadline => {
                         self.book.broken("S3", now, &format!("lease {lease} came back with an earlier deadline"));
+                    }
+                    (None, Some(ended)) if ended.how == End::Expired && ended.when.millis() < deadline => {
+                        self.book.broken("S3", now, &format!("lease {lease} expired before its deadline"));
                     }
                     (Some(_), _) | (None, Some(_)) => {}
                     (None, None) => self.book.broken("S10", now, &format!("lease {lease} is gone without a trace")),
@@ -258,13 +264,13 @@ impl World {
         let Some(node) = self.line.cut() else { return };
         let at = self.now();
         let (events, ledger_now, deadlines) = node.read_stale(|ledger| {
-            let events: Vec<Event> =
-                ledger.events_after(self.judged).map_or_else(|_| Vec::new(), |events| events.cloned().collect());
+            let events = ledger.events_after(self.judged).map(|events| events.cloned().collect::<Vec<Event>>());
             let deadlines = ledger.leases_from(None).map(|(id, lease)| (id, lease.deadline().millis())).collect();
             (events, ledger.now().millis(), deadlines)
         });
-        for event in &events {
-            self.judge_event(event, at);
+        match events {
+            Ok(events) => events.iter().for_each(|event| self.judge_event(event, at)),
+            Err(_) => self.book.broken("S13", at, "events were dropped that nobody had looked at"),
         }
         // What was applied was acknowledged by the disk, so it must be there after whatever comes.
         self.now_ms = ledger_now;
@@ -278,10 +284,16 @@ impl World {
             self.book.broken("S13", at, "events came twice or out of order");
         }
         self.judged = place;
+        if let Happening::Seated { fence, resource, .. } = &event.what {
+            if fence.number() <= self.fence {
+                self.book.broken("S5", at, &format!("{resource} was seated with fence {fence} after {}", self.fence));
+            }
+            self.fence = fence.number();
+        }
         if let Happening::Ended { lease, how, .. } = &event.what {
             let known = self.deadlines.iter().find(|(id, _)| id == lease);
             let early = known.is_some_and(|(_, deadline)| event.at.millis() < *deadline);
-            if *how == tenure_core::End::Expired && early {
+            if *how == End::Expired && early {
                 self.book.broken("S3", at, &format!("lease {lease} expired before its deadline"));
             }
         }

@@ -71,6 +71,8 @@ codes! {
     Full = "full", ResourceExhausted, 507;
     /// The watch cannot resume so far back.
     Compacted = "compacted", OutOfRange, 410;
+    /// The watch asks to resume after something that has not happened here.
+    Ahead = "ahead", OutOfRange, 409;
     /// This node does not lead; the answer says who does, if that is known.
     NotLeader = "not_leader", Unavailable, 503;
     /// The queue is full; ask again later.

@@ -41,6 +41,10 @@ fn write_reply(reply: &Reply) -> Body {
     }
 }
 
+/// Failures in one reply that come with a sentence. The others have the code and the facts, so that a reply to many dead
+/// leases is not many times as large as the request.
+const RENEW_MESSAGES_MAX: usize = 16;
+
 fn write_renewed(each: &[Result<Renewed, Refusal>]) -> v1::RenewReply {
     let mut reply = v1::RenewReply { ttls_ms: Vec::with_capacity(each.len()), failures: Vec::new() };
     for (index, renewed) in (0..).zip(each) {
@@ -48,7 +52,11 @@ fn write_renewed(each: &[Result<Renewed, Refusal>]) -> v1::RenewReply {
             Ok(renewed) => reply.ttls_ms.push(renewed.ttl.millis()),
             Err(refusal) => {
                 reply.ttls_ms.push(0);
-                reply.failures.push(v1::RenewFailure { index, failure: Some(failure(refusal)) });
+                let mut failure = failure(refusal);
+                if reply.failures.len() >= RENEW_MESSAGES_MAX {
+                    failure.message.clear();
+                }
+                reply.failures.push(v1::RenewFailure { index, failure: Some(failure) });
             }
         }
     }

@@ -58,7 +58,9 @@ fn ls_prints_what_it_promises_in_every_form() {
 #[test]
 fn waiting_in_line_ends_with_the_handle_or_with_75() {
     let (_directory, server) = started();
-    server.tenure(&["acquire", "db", "--ttl", "1h", "--holder", "ann"]);
+    let at_once = server.tenure(&["acquire", "db", "--ttl", "1h", "--holder", "ann", "--wait", "0s"]);
+    assert_eq!(text(&at_once.stdout), "db@1\n", "what is free is taken without patience");
+    assert!(server.tenure(&["verify", "db@1"]).status.success(), "and it is kept");
     let impatient = server.tenure(&["acquire", "db", "--wait", "300ms"]);
     assert_eq!(impatient.status.code(), Some(75), "{}", text(&impatient.stderr));
     let leases: serde_json::Value =

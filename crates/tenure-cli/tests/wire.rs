@@ -175,6 +175,9 @@ async fn a_watch_that_is_too_old_is_told_where_to_resume() {
     let too_old = tenure::Error::from(watch.message().await.expect_err("it is too old"));
     let tenure::Error::Refused(failure) = too_old else { panic!("{too_old:?}") };
     assert_eq!(failure.code, "compacted");
+    let mut ahead = client.watch(request(v1::Cursor { revision: 1 << 40, n: 0 })).await.unwrap();
+    let ahead = tenure::Error::from(ahead.message().await.expect_err("it has not happened"));
+    assert_eq!(ahead.code().unwrap().text(), "ahead");
     let after = v1::Cursor { revision: failure.oldest, n: u32::MAX };
     let mut watch = client.watch(request(after)).await.unwrap();
     let first = watch.message().await.unwrap().unwrap().events;

@@ -28,6 +28,10 @@ pub const ATTACHED_MAX: usize = 10_000;
 /// Waiters in the line of one resource. Whoever would be number 10,001 is better served by an error than by hope.
 pub const WAITERS_MAX: usize = 10_000;
 
+/// The last place in a line that is told exactly. Counting further would make every answer cost as much as the line is
+/// long; who stands so far back is told this place.
+pub const PLACE_MAX: usize = 1000;
+
 /// Leases named by one renewal command, so that one client cannot fill a log entry alone.
 pub const RENEWALS_MAX: usize = 4096;
 

@@ -2,6 +2,7 @@
 
 use crate::limits::{HOLDER_BYTES_MAX, NAME_BYTES_MAX, NOTE_BYTES_MAX};
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::fmt;
 
 /// Why a text cannot be a name.
@@ -65,6 +66,12 @@ impl Name {
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

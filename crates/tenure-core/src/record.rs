@@ -5,15 +5,17 @@ use crate::command::{
     Acquire, Cancel, Command, Entry, Grant, Leader, On, Release, Renew, RenewHandle, Renewal, Revoke, Wait,
 };
 use crate::fence::{Fence, Handle};
+use crate::limits::RULES_MAX;
 use crate::names::{Holder, LeaseId, Name, Note};
 use crate::time::{Moment, Ttl};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use prost::Message;
 
 /// Bytes that are not what they should be. Nothing was read from them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("damaged record: {0}")]
+#[error("unreadable record: {0}")]
 pub struct Damage(pub(crate) String);
 
 impl Damage {
@@ -176,6 +178,11 @@ impl Entry {
     /// Reads an entry back. Whatever the bytes are, it is read whole or refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let record = EntryRecord::decode(bytes)?;
+        if record.rules > RULES_MAX {
+            let (rules, known) = (record.rules, RULES_MAX);
+            let text = format!("an entry by rules version {rules}, and this build knows {known}: start a newer build");
+            return Err(Damage(text));
+        }
         Ok(Self {
             leader: Leader { term: record.term, node: record.node },
             now: Moment::from_millis(record.now_ms),

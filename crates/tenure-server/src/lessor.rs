@@ -259,7 +259,7 @@ impl Lessor {
             tokio::time::sleep(PASS).await;
             reign.stalled = false;
         }
-        let (commands, replies) = self.drain(upkeep, wish);
+        let Batch { commands, replies, .. } = Batch::drain((&mut self.upkeep, upkeep), (&mut self.wishes, wish));
         let at = self.clock.monotonic();
         reign.time.wake(at);
         let now = reign.time.read(at);
@@ -268,24 +268,6 @@ impl Lessor {
         let entry = Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: RULES_MAX, commands };
         let proposed = self.consensus.propose(entry);
         reign.in_flight.push(Box::pin(async move { (replies, proposed.await) }));
-    }
-
-    /// Takes what waits: upkeep first, but wishes keep at least a quarter of the entry.
-    fn drain(&mut self, upkeep: Option<Order>, wish: Option<Order>) -> (Vec<Command>, Vec<Reply>) {
-        let mut batch = Batch::default();
-        let wishes_waiting = self.wishes.len() + usize::from(wish.is_some());
-        let upkeep_max = COMMANDS_MAX - wishes_waiting.min(COMMANDS_MAX / 4);
-        upkeep.into_iter().for_each(|order| batch.add(order));
-        while batch.commands.len() < upkeep_max && batch.renewals < ENTRY_RENEWALS_MAX {
-            let Ok(order) = self.upkeep.try_recv() else { break };
-            batch.add(order);
-        }
-        wish.into_iter().for_each(|order| batch.add(order));
-        while batch.commands.len() < COMMANDS_MAX {
-            let Ok(order) = self.wishes.try_recv() else { break };
-            batch.add(order);
-        }
-        (batch.commands, batch.replies)
     }
 }
 
@@ -296,7 +278,28 @@ struct Batch {
     renewals: usize,
 }
 
+/// A queue, and what was taken from it already.
+type Source<'a> = (&'a mut mpsc::Receiver<Order>, Option<Order>);
+
 impl Batch {
+    /// Takes what waits: upkeep first, but wishes keep at least a quarter of the entry.
+    fn drain((upkeep, first): Source<'_>, (wishes, wish): Source<'_>) -> Self {
+        let mut batch = Self::default();
+        let wishes_waiting = wishes.len() + usize::from(wish.is_some());
+        let upkeep_max = COMMANDS_MAX - wishes_waiting.min(COMMANDS_MAX / 4);
+        first.into_iter().for_each(|order| batch.add(order));
+        while batch.commands.len() < upkeep_max && batch.renewals < ENTRY_RENEWALS_MAX {
+            let Ok(order) = upkeep.try_recv() else { break };
+            batch.add(order);
+        }
+        wish.into_iter().for_each(|order| batch.add(order));
+        while batch.commands.len() < COMMANDS_MAX {
+            let Ok(order) = wishes.try_recv() else { break };
+            batch.add(order);
+        }
+        batch
+    }
+
     fn add(&mut self, order: Order) {
         if let Command::Renew(renew) = &order.command {
             self.renewals += renew.leases.len();
@@ -352,5 +355,66 @@ fn answer_all(replies: Vec<Reply>, unready: &Unready) {
     for reply in replies {
         // A door that stopped waiting needs no answer.
         let _ = reply.send(Err(unready.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{Grant, Holder, LeaseId, Renew, Renewal, Ttl};
+
+    fn lease(n: u64) -> LeaseId {
+        LeaseId::from_number(n).unwrap()
+    }
+
+    fn put(queue: &Queue, command: Command) -> Result<(), Unready> {
+        queue.put(command, oneshot::channel().0)
+    }
+
+    fn renewal(leases: u64) -> Command {
+        Command::Renew(Renew { leases: (1..=leases).map(|n| Renewal { lease: lease(n), ttl: None }).collect() })
+    }
+
+    fn wish() -> Command {
+        let (holder, ttl) = (Holder::parse("ann").unwrap(), Ttl::from_millis(1_000).unwrap());
+        Command::Grant(Grant { lease: lease(1), holder, ttl, request: 1 })
+    }
+
+    #[test]
+    fn upkeep_goes_first_and_wishes_keep_a_quarter() {
+        let (upkeep_in, mut upkeep) = Queue::new();
+        let (wishes_in, mut wishes) = Queue::new();
+        for _ in 0..2 * COMMANDS_MAX {
+            put(&upkeep_in, renewal(1)).unwrap();
+            put(&wishes_in, wish()).unwrap();
+        }
+        let batch = Batch::drain((&mut upkeep, None), (&mut wishes, None));
+        let quarter = COMMANDS_MAX / 4;
+        assert_eq!(batch.commands.len(), COMMANDS_MAX);
+        assert!(batch.commands[..COMMANDS_MAX - quarter].iter().all(Command::is_upkeep));
+        assert_eq!(batch.commands.iter().filter(|command| !command.is_upkeep()).count(), quarter);
+    }
+
+    #[test]
+    fn an_entry_renews_no_more_than_so_many_leases_and_a_command() {
+        let (upkeep_in, mut upkeep) = Queue::new();
+        let (_wishes_in, mut wishes) = Queue::new();
+        for _ in 0..40 {
+            put(&upkeep_in, renewal(4_096)).unwrap();
+        }
+        let batch = Batch::drain((&mut upkeep, None), (&mut wishes, None));
+        assert_eq!(batch.renewals, ENTRY_RENEWALS_MAX);
+        assert_eq!(upkeep.len(), 40 - ENTRY_RENEWALS_MAX / 4_096);
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_says_when_to_come_back() {
+        let (queue, mut orders) = Queue::new();
+        let refused = (0..).find_map(|n| put(&queue, renewal(4_096)).err().map(|why| (n, why)));
+        let (taken, why) = refused.unwrap();
+        assert_eq!(why, Unready::Overloaded { retry_after: RETRY_AFTER });
+        assert_eq!(taken, QUEUE_MAX / (1 + 4_096 / QUEUE_RENEWALS_A_PLACE), "large orders take more than one place");
+        drop(orders.try_recv().unwrap());
+        put(&queue, renewal(4_096)).expect("what was taken out makes room");
     }
 }

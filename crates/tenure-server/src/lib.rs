@@ -7,6 +7,7 @@ mod entropy;
 mod identity;
 mod lessor;
 mod limits;
+mod listen;
 mod lock;
 mod node;
 pub mod raft;

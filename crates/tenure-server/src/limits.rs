@@ -39,11 +39,29 @@ pub(crate) const STREAM_IN_FLIGHT_MAX: usize = 4096;
 /// Claims in line on one stream. They do not count as in flight: nothing is under way for them.
 pub(crate) const STREAM_WAITS_MAX: usize = 16_384;
 
-/// Answers ready to be sent on one stream.
-pub(crate) const STREAM_ANSWERS_MAX: usize = 256;
+/// Claims in line that somebody listens for, over all streams.
+pub(crate) const PLACES_MAX: usize = 262_144;
+
+/// Answers ready to be sent on one stream: what a client that does not read can make the server hold.
+pub(crate) const STREAM_ANSWERS_MAX: usize = 64;
 
 /// Calls and streams open at once on one connection.
-pub(crate) const CONNECTION_STREAMS_MAX: u32 = 1024;
+pub(crate) const CONNECTION_STREAMS_MAX: u32 = 256;
+
+/// Connections open at once, unless the process may open fewer files.
+pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+
+/// Files that connections leave free for the log, the snapshots and the data directory.
+pub(crate) const FILES_RESERVED: usize = 128;
+
+/// A pause after an accept that failed, so that a lack of files does not become a lack of processor too.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often an idle connection is asked whether it is still there, and how long it may take to answer.
+pub(crate) const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// What is under way gets so long to end when the server stops.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Headers of one call, in bytes.
 pub(crate) const HEADER_BYTES_MAX: u32 = 16 * 1024;
@@ -52,8 +70,14 @@ pub(crate) const HEADER_BYTES_MAX: u32 = 16 * 1024;
 pub(crate) const PAGE: usize = 1000;
 pub(crate) const PAGE_MAX: usize = 10_000;
 
+/// A page ends after so many bytes, too.
+pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Things attached to one lease that a list names; the rest is counted.
+pub(crate) const LISTED_STAKES_MAX: usize = 100;
+
 /// Events in one message to a watcher.
-pub(crate) const WATCH_EVENTS_MAX: usize = 1000;
+pub(crate) const WATCH_EVENTS_MAX: usize = 100;
 
 /// Log bytes after which a snapshot is taken and the log before it is dropped.
 pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
@@ -63,6 +87,12 @@ pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// How long a stop waits for the log to be sealed. Without the seal the next start is as after a crash.
 pub(crate) const SEAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an entry costs beside its bytes, in memory and to replay: ticks are small, and three days of them are many.
+pub(crate) const ENTRY_COST_BYTES: usize = 256;
+
+/// Records beyond this many bytes wait for the next batch, so that no batch comes near the log's own limit.
+pub(crate) const BATCH_BYTES_SOFT_MAX: usize = 8 * 1024 * 1024;
 
 /// Writes waiting for the disk.
 pub(crate) const WRITES_MAX: usize = 4096;

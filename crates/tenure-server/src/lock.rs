@@ -35,11 +35,22 @@ pub enum InUse {
     },
 }
 
+/// Makes a directory so that it outlives a power cut: a name is in its parent only once the parent is synced.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    std::fs::create_dir_all(directory)?;
+    for parent in missing.into_iter().filter_map(Path::parent) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
 impl Lock {
     /// Takes the directory, which is made if it is not there.
     pub fn take(directory: &Path) -> Result<Self, InUse> {
         let cannot = |error| InUse::Cannot { directory: directory.to_owned(), error };
-        std::fs::create_dir_all(directory).map_err(cannot)?;
+        make_directory(directory).map_err(cannot)?;
         let path = directory.join("lock");
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;

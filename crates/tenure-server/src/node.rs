@@ -12,7 +12,7 @@ use crate::watch::Seating;
 use crate::workers::Workers;
 use std::sync::Arc;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// What a node stands on: clock, randomness, disk, and where work that blocks is done.
 #[derive(Clone)]
@@ -112,7 +112,8 @@ impl Node {
 
     /// Looks at the ledger after everything that was acknowledged before this call.
     pub async fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Unready> {
-        if self.inner.consensus.linearize().await {
+        let current = tokio::time::timeout(ANSWER_TIMEOUT, self.inner.consensus.linearize()).await;
+        if current.unwrap_or(false) {
             Ok(self.read_stale(look))
         } else {
             Err(Unready::NotLeader { leader: self.inner.consensus.leader_address() })
@@ -124,11 +125,10 @@ impl Node {
         self.replica().read(|ledger, _| look(ledger))
     }
 
-    /// The service time now: by the leader's clock, or on a node that does not lead the last one that it heard of.
-    pub fn now(&self) -> Moment {
+    /// The service time now, by the clock of this node's leadership; none if it does not lead.
+    pub fn service_time(&self) -> Option<Moment> {
         let at = self.inner.clock.monotonic();
-        let service = self.inner.service.borrow().map(|service| service.peek(at));
-        service.unwrap_or_else(|| self.read_stale(Ledger::now))
+        self.inner.service.borrow().map(|service| service.peek(at))
     }
 
     /// How the node is doing.
@@ -141,7 +141,7 @@ impl Node {
             applied,
             revision: ledger.revision(),
             leases: ledger.lease_count(),
-            now: ledger.now(),
+            now: self.service_time().unwrap_or(ledger.now()),
             dropped_ms: u64::try_from(dropped).unwrap_or(u64::MAX),
         })
     }
@@ -156,8 +156,14 @@ impl Node {
         self.inner.consensus.shutdown().await;
     }
 
-    pub(crate) fn seating(&self, lease: LeaseId, resource: Name) -> Seating {
-        Seating::take(self.replica().clone(), lease, resource)
+    /// Room to wait for a change of a claim, if there is any.
+    pub(crate) fn room_to_wait(&self) -> Option<OwnedSemaphorePermit> {
+        self.replica().hub().room()
+    }
+
+    /// Waits for a change of a claim.
+    pub(crate) fn seating(&self, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Seating {
+        Seating::take(self.replica().clone(), lease, resource, room)
     }
 
     /// The newest revision, and when it changes.

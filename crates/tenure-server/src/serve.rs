@@ -1,14 +1,13 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
 use crate::doors::NativeDoor;
-use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
+use crate::listen::accept;
 use crate::node::Node;
 use std::future::Future;
-use std::time::Duration;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 /// Why serving ended.
@@ -52,17 +51,16 @@ pub async fn serve(
     let listening = Server::builder()
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))
         .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .http2_keepalive_interval(Some(Duration::from_secs(20)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(20)))
-        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(reflection)
         .add_service(health)
         .add_service(native)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), until);
+        .serve_with_incoming_shutdown(accept(listener), until);
     // Streams may stay open for days; a client that does not hang up gets a moment for what is under way.
     let patience = async {
         let told = end.wait_for(Option::is_some).await.map(drop);
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(STOP_PATIENCE).await;
         told
     };
     tokio::select! {

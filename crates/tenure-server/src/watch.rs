@@ -1,40 +1,43 @@
-//! Tells watchers that something happened and waiters that they were seated. It holds no events: whoever is told reads
-//! them from the ledger's own history, so a slow watcher costs nothing.
+//! Tells watchers that something happened and waiters that their claim has changed. It holds no events: whoever is told
+//! looks at the ledger, so a slow watcher costs nothing here.
 
+use crate::limits::PLACES_MAX;
 use crate::replica::Replica;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_core::{Event, Happening, LeaseId, Name, Revision};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 type Key = (LeaseId, Name);
+type Places = HashMap<Key, BTreeMap<u64, oneshot::Sender<()>>>;
 
 #[derive(Debug)]
 pub(crate) struct Hub {
     revision: watch::Sender<Revision>,
-    waiters: Mutex<HashMap<Key, Vec<Waiter>>>,
+    places: Mutex<Places>,
     next: AtomicU64,
+    room: Arc<Semaphore>,
 }
 
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    told: oneshot::Sender<(Happening, Revision)>,
-}
-
-/// A place at the hub for one waiting claim. Dropping it gives the place up.
+/// A place at the hub for one claim in line. Dropping it gives the place up.
 #[derive(Debug)]
 pub(crate) struct Seating {
     replica: Arc<Replica>,
     key: Key,
     number: u64,
-    told: oneshot::Receiver<(Happening, Revision)>,
+    told: oneshot::Receiver<()>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Hub {
     pub(crate) fn new(revision: Revision) -> Self {
-        Self { revision: watch::Sender::new(revision), waiters: Mutex::default(), next: AtomicU64::new(0) }
+        Self {
+            revision: watch::Sender::new(revision),
+            places: Mutex::default(),
+            next: AtomicU64::new(0),
+            room: Arc::new(Semaphore::new(PLACES_MAX)),
+        }
     }
 
     /// The newest revision, and when it changes.
@@ -42,57 +45,57 @@ impl Hub {
         self.revision.subscribe()
     }
 
-    fn waiters(&self) -> MutexGuard<'_, HashMap<Key, Vec<Waiter>>> {
-        self.waiters.lock().expect("nobody panics while holding the waiters")
+    /// Room for one more place, if there is any.
+    pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().try_acquire_owned().ok()
     }
 
     pub(crate) fn publish(&self, events: &[Event]) {
         let Some(newest) = events.last() else { return };
         self.revision.send_replace(newest.revision);
-        let mut waiters = self.waiters();
-        if waiters.is_empty() {
+        let mut places = self.places();
+        if places.is_empty() {
             return;
         }
         for event in events {
             if let Happening::Seated { resource, lease, .. } | Happening::Left { resource, lease } = &event.what {
-                for waiter in waiters.remove(&(*lease, resource.clone())).into_iter().flatten() {
+                for (_, told) in places.remove(&(*lease, resource.clone())).into_iter().flatten() {
                     // Whoever stopped listening has given up its place in the meantime.
-                    let _ = waiter.told.send((event.what.clone(), event.revision));
+                    let _ = told.send(());
                 }
             }
         }
     }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().expect("nobody panics while holding the places")
+    }
 }
 
 impl Seating {
-    /// Waits for what becomes of a claim. To miss nothing, take the place before the claim is made.
-    pub(crate) fn take(replica: Arc<Replica>, lease: LeaseId, resource: Name) -> Self {
+    /// Waits for a change of a claim. To miss nothing, take the place first and look at the ledger then.
+    pub(crate) fn take(replica: Arc<Replica>, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Self {
         let (told, receiver) = oneshot::channel();
         let hub = replica.hub();
         let number = hub.next.fetch_add(1, Ordering::Relaxed);
         let key = (lease, resource);
-        hub.waiters().entry(key.clone()).or_default().push(Waiter { number, told });
-        Self { replica, key, number, told: receiver }
+        hub.places().entry(key.clone()).or_default().insert(number, told);
+        Self { replica, key, number, told: receiver, _room: room }
     }
 
-    /// The lease and the resource of the claim.
-    pub(crate) fn claim(&self) -> (LeaseId, Name) {
-        self.key.clone()
-    }
-
-    /// The claim was seated, or left the line, at that revision.
-    pub(crate) async fn told(mut self) -> Option<(Happening, Revision)> {
-        (&mut self.told).await.ok()
+    /// Returns when the claim was seated or left its line. False: the node has stopped.
+    pub(crate) async fn changed(mut self) -> bool {
+        (&mut self.told).await.is_ok()
     }
 }
 
 impl Drop for Seating {
     fn drop(&mut self) {
-        let mut waiters = self.replica.hub().waiters();
-        if let Some(of_key) = waiters.get_mut(&self.key) {
-            of_key.retain(|waiter| waiter.number != self.number);
+        let mut places = self.replica.hub().places();
+        if let Some(of_key) = places.get_mut(&self.key) {
+            of_key.remove(&self.number);
             if of_key.is_empty() {
-                waiters.remove(&self.key);
+                places.remove(&self.key);
             }
         }
     }

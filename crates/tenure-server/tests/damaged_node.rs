@@ -83,7 +83,11 @@ async fn open(files: &Files) -> Result<(Vec<String>, u64), String> {
     for (name, bytes) in files {
         disk.put(name, bytes);
     }
-    let (node, _) = Node::open(environment(&disk)).await.map_err(|error| error.to_string())?;
+    open_on(&disk).await
+}
+
+async fn open_on(disk: &MemoryDisk) -> Result<(Vec<String>, u64), String> {
+    let (node, _) = Node::open(environment(disk)).await.map_err(|error| error.to_string())?;
     let ready = tokio::time::timeout(Duration::from_secs(30), node.ready()).await;
     ready.expect("a node that opens becomes ready")?;
     let held = node.read_stale(seen);
@@ -143,4 +147,22 @@ async fn a_missing_snapshot_is_noticed() {
     files.retain(|name, _| !name.starts_with("snapshot-"));
     let why = open(&files).await.expect_err("the log starts after something that is gone");
     assert!(why.contains("a snapshot file is missing"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shortened_log_is_refused_as_it_is_and_can_be_put_back() {
+    let (files, held) = made().await;
+    let disk = MemoryDisk::new();
+    for (name, bytes) in &files {
+        let kept = if name.starts_with("log-") { bytes.len() / 2 } else { bytes.len() };
+        disk.put(name, &bytes[..kept]);
+    }
+    let before = self::files(&disk);
+    let why = open_on(&disk).await.expect_err("half of the log is gone");
+    assert!(why.contains("its newest files were cut or replaced"), "{why}");
+    assert!(before == self::files(&disk), "what is refused is not changed");
+    for (name, bytes) in &files {
+        disk.put(name, bytes);
+    }
+    assert_eq!(open_on(&disk).await.unwrap(), held);
 }

@@ -24,7 +24,9 @@ pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
     let directory = args.data_dir.or_else(default_directory).ok_or_else(|| {
         Failure::usage(what, "neither $XDG_STATE_HOME nor $HOME is set", "Say where the data goes with --data-dir DIR.")
     })?;
-    let _lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    let lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
+    std::mem::forget(lock);
     let listener = TcpListener::bind(args.listen).await.map_err(|error| {
         let why = format!("cannot listen on {}: {error}", args.listen);
         Failure::new(

@@ -146,6 +146,15 @@ impl Ledger {
         }
     }
 
+    /// How a lease stands with a resource: seated, in line, or why neither.
+    pub fn standing(&self, id: LeaseId, name: &Name) -> Outcome {
+        let Some(lease) = self.leases.get(&id) else { return Err(self.no_lease(id)) };
+        match lease.stakes.get(name) {
+            Some(stake) => Ok(self.staked(id, name, *stake)),
+            None => Err(Refusal::NoClaim { lease: id, resource: name.clone() }),
+        }
+    }
+
     fn queue(&mut self, id: LeaseId, name: &Name) -> Happening {
         self.arrival += 1;
         let arrival = self.arrival;

@@ -1,5 +1,6 @@
 //! The waiters of one resource, in the order in which they will be seated. It never looks at a lease.
 
+use crate::limits::PLACE_MAX;
 use crate::names::LeaseId;
 use alloc::collections::BTreeMap;
 
@@ -28,9 +29,9 @@ impl Line {
         self.waiters.first_key_value().map(|(arrival, lease)| (*arrival, *lease))
     }
 
-    /// The place of an arrival, from 1.
+    /// The place of an arrival, from 1. Beyond `PLACE_MAX` it is not counted further.
     pub(super) fn place(&self, arrival: u64) -> u64 {
-        self.waiters.range(..=arrival).count() as u64
+        self.waiters.range(..=arrival).take(PLACE_MAX).count() as u64
     }
 
     pub(super) fn len(&self) -> usize {

@@ -15,6 +15,7 @@ use crate::time::Moment;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 pub use claim::{Holding, Resource};
+use core::ops::Bound;
 use history::History;
 pub use history::{EndedClaim, EndedLease};
 pub use lease::{Lease, Stake};
@@ -93,11 +94,8 @@ impl Ledger {
     }
 
     /// All claimed resources from `first` on, by name.
-    pub fn resources_from(&self, first: Option<&Name>) -> impl Iterator<Item = (&Name, &Resource)> {
-        match first {
-            Some(first) => self.resources.range(first..),
-            None => self.resources.range::<Name, _>(..),
-        }
+    pub fn resources_from(&self, first: &str) -> impl Iterator<Item = (&Name, &Resource)> {
+        self.resources.range::<str, _>((Bound::Included(first), Bound::Unbounded))
     }
 
     /// A claimed resource.

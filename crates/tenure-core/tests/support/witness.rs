@@ -115,7 +115,7 @@ impl Witness {
         let life =
             |(id, it): (LeaseId, &Lease)| (id, it.holder().clone(), it.ttl(), it.deadline(), it.granted_wall_ms());
         assert!(one.leases_from(None).map(life).eq(two.leases_from(None).map(life)), "leases survive a restart");
-        assert!(one.resources_from(None).eq(two.resources_from(None)), "resources survive a restart");
+        assert!(one.resources_from("").eq(two.resources_from("")), "resources survive a restart");
         let after = (Revision(events.first().map_or(one.revision().0, |event| event.revision.0 - 1)), u32::MAX);
         let remembered = two.events_after(after).expect("what just happened is remembered");
         assert!(remembered.eq(events), "events survive a restart");
@@ -336,9 +336,9 @@ impl Witness {
             });
             assert!(stakes.eq(life.stakes.iter().map(|(name, fence)| (name, *fence))), "lease {id} has its claims");
         }
-        let held = self.ledger.resources_from(None).filter_map(|(name, r)| Some((name, r.holding()?.lease)));
+        let held = self.ledger.resources_from("").filter_map(|(name, r)| Some((name, r.holding()?.lease)));
         assert!(held.eq(self.held.iter().map(|(name, lease)| (name, *lease))), "S1: each resource has its holder");
-        for (name, resource) in self.ledger.resources_from(None) {
+        for (name, resource) in self.ledger.resources_from("") {
             let line = self.lines.get(name).into_iter().flatten().copied();
             assert!(resource.waiters().eq(line), "the line of {name} is in order of arrival");
             if let Some(holding) = resource.holding() {
@@ -353,7 +353,7 @@ impl Witness {
     /// What is due or free after an entry is said to be left over, and nothing else is.
     fn nothing_is_overlooked(&self, applied: &Applied) {
         let due = self.alive.values().any(|life| life.promised <= self.ledger.now());
-        let free = self.ledger.resources_from(None).any(|(_, resource)| resource.holding().is_none());
+        let free = self.ledger.resources_from("").any(|(_, resource)| resource.holding().is_none());
         assert_eq!(applied.unfinished, due || free, "a finished entry leaves no due lease and no free seat");
         let first = self.alive.values().map(|life| life.promised).min();
         assert_eq!(applied.next_deadline.is_some(), first.is_some(), "there is a next deadline while a lease lives");

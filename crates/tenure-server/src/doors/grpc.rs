@@ -1,13 +1,14 @@
 //! The native gRPC door: `tenure.v1`.
 
 use super::{stream, unready, watch};
-use crate::limits::{PAGE, PAGE_MAX};
+use crate::limits::{LISTED_STAKES_MAX, PAGE, PAGE_BYTES, PAGE_MAX};
 use crate::node::Node;
+use prost::Message;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
 use tenure_api::{BadRequest, failure, failure_status, read_handle, read_request, v1, write_outcome};
-use tenure_core::{Handle, LeaseId, Ledger, Moment, Name, Refusal, Stake};
+use tenure_core::{Handle, LeaseId, Ledger, Moment, Refusal, Stake};
 use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) struct NativeDoor {
@@ -30,11 +31,11 @@ impl NativeDoor {
     }
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Status> {
-        let now = self.node.now();
+        let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
         if stale {
-            return Ok(self.node.read_stale(|ledger| look(ledger, now)));
+            return Ok(self.node.read_stale(look));
         }
-        let read = self.node.read(|ledger| look(ledger, now)).await;
+        let read = self.node.read(look).await;
         read.map_err(|not_yet| failure_status(&unready(&not_yet)))
     }
 }
@@ -104,14 +105,7 @@ impl Tenure for NativeDoor {
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
         let request = request.into_inner();
-        // A page starts at its `from`, or else where names with the prefix start.
-        let from = if request.from.is_empty() { &request.prefix } else { &request.from };
-        let from = match from.trim_end_matches('/') {
-            "" => None,
-            from => Some(Name::parse(from).map_err(|bad| bad_request(&BadRequest::Name(bad)))?),
-        };
-        let look = |ledger: &Ledger, now| list_resources(ledger, &request, from.as_ref(), now);
-        self.read(request.stale, look).await.map(Response::new)
+        self.read(request.stale, |ledger, now| list_resources(ledger, &request, now)).await.map(Response::new)
     }
 
     async fn list_leases(
@@ -137,16 +131,9 @@ impl Tenure for NativeDoor {
             applied_index: status.applied,
             revision: status.revision.0,
             leases: status.leases as u64,
-            now_ms: self.node.now().millis(),
+            now_ms: status.now.millis(),
             dropped_ms: status.dropped_ms,
         }))
-    }
-}
-
-fn page(limit: u32) -> usize {
-    match limit as usize {
-        0 => PAGE,
-        limit => limit.min(PAGE_MAX),
     }
 }
 
@@ -160,25 +147,16 @@ fn verify(ledger: &Ledger, handle: &Handle, now: Moment) -> Result<v1::VerifyRep
     })
 }
 
-fn list_resources(
-    ledger: &Ledger,
-    request: &v1::ListResourcesRequest,
-    from: Option<&Name>,
-    now: Moment,
-) -> v1::ListResourcesReply {
-    let limit = page(request.limit);
+fn list_resources(ledger: &Ledger, request: &v1::ListResourcesRequest, now: Moment) -> v1::ListResourcesReply {
+    let mut page = Page::new(request.limit);
     let mut reply = v1::ListResourcesReply {
         revision: ledger.revision().0,
         now_ms: now.millis(),
         ..v1::ListResourcesReply::default()
     };
-    let reached = |name: &&Name| name.as_str() < request.prefix.as_str();
-    let named = ledger.resources_from(from).skip_while(|(name, _)| reached(name));
-    for (name, resource) in named.take_while(|(name, _)| name.as_str().starts_with(&request.prefix)) {
-        if reply.items.len() == limit {
-            reply.next = name.to_string();
-            break;
-        }
+    let from = request.from.as_str().max(&request.prefix);
+    let named = ledger.resources_from(from).take_while(|(name, _)| name.as_str().starts_with(&request.prefix));
+    for (name, resource) in named {
         let mut item = v1::Resource { name: name.to_string(), waiting: resource.waiting(), ..v1::Resource::default() };
         if let Some(holding) = resource.holding() {
             let lease = ledger.lease(holding.lease).expect("every stake hangs on a living lease");
@@ -189,35 +167,68 @@ fn list_resources(
             item.remaining_ms = lease.deadline().millis_since(now);
             item.since_wall_ms = holding.since_wall_ms;
         }
+        if !page.takes(&item) {
+            reply.next = item.name;
+            break;
+        }
         reply.items.push(item);
     }
     reply
 }
 
 fn list_leases(ledger: &Ledger, request: v1::ListLeasesRequest, now: Moment) -> v1::ListLeasesReply {
-    let limit = page(request.limit);
+    let mut page = Page::new(request.limit);
     let mut reply =
         v1::ListLeasesReply { revision: ledger.revision().0, now_ms: now.millis(), ..v1::ListLeasesReply::default() };
     for (id, lease) in ledger.leases_from(LeaseId::from_number(request.from)) {
-        if reply.items.len() == limit {
-            reply.next = id.number();
-            break;
-        }
         let mut item = v1::Lease {
             lease: id.number(),
             holder: lease.holder().to_string(),
             ttl_ms: lease.ttl().millis(),
             remaining_ms: lease.deadline().millis_since(now),
             granted_wall_ms: lease.granted_wall_ms(),
+            attached: lease.stakes().count() as u64,
             ..v1::Lease::default()
         };
-        for (name, stake) in lease.stakes() {
+        for (name, stake) in lease.stakes().take(LISTED_STAKES_MAX) {
             match stake {
                 Stake::Holding { fence } => item.holds.push(format!("{name}@{fence}")),
                 Stake::Waiting { .. } => item.waits.push(name.to_string()),
             }
         }
+        if !page.takes(&item) {
+            reply.next = id.number();
+            break;
+        }
         reply.items.push(item);
     }
     reply
+}
+
+/// What still fits on a page: so many items, and about so many bytes. The first item always fits.
+struct Page {
+    items: usize,
+    bytes: usize,
+    empty: bool,
+}
+
+impl Page {
+    fn new(limit: u32) -> Self {
+        let items = match limit as usize {
+            0 => PAGE,
+            limit => limit.min(PAGE_MAX),
+        };
+        Self { items, bytes: PAGE_BYTES, empty: true }
+    }
+
+    fn takes(&mut self, item: &impl Message) -> bool {
+        let bytes = item.encoded_len();
+        let fits = self.empty || (self.items > 0 && bytes <= self.bytes);
+        if fits {
+            self.items = self.items.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.empty = false;
+        }
+        fits
+    }
 }

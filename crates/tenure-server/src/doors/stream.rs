@@ -4,17 +4,15 @@ use super::unready;
 use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::node::Node;
-use crate::watch::Seating;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tenure_api::v1::acquire_reply::State;
+use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
-use tenure_api::v1::{self, AcquireReply};
-use tenure_api::{failure, read_request, write_outcome};
-use tenure_core::{Command, Happening, On, Refusal, Reply, Wait};
-use tokio::sync::mpsc;
+use tenure_api::{read_request, write_outcome};
+use tenure_core::{Command, LeaseId, Name, Reply};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
@@ -24,8 +22,11 @@ pub(super) type Answers = ReceiverStream<Result<v1::Response, Status>>;
 struct Step {
     id: u64,
     body: Body,
-    later: Option<Seating>,
+    later: Option<Wait>,
 }
+
+/// A claim in line, and the room to wait for it.
+type Wait = (LeaseId, Name, OwnedSemaphorePermit);
 
 /// Starts to serve a stream.
 pub(super) fn open(node: Node, requests: Streaming<v1::Request>) -> Answers {
@@ -46,8 +47,7 @@ async fn converse(
         let step = tokio::select! {
             request = requests.message(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
                 Ok(Some(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
-                    let failure = unready(&Unready::Overloaded { retry_after: RETRY_AFTER });
-                    Step { id: request.id, body: Body::Failure(failure), later: None }
+                    Step { id: request.id, body: overloaded(), later: None }
                 }
                 Ok(Some(request)) => {
                     steps.push(Box::pin(answer(node.clone(), request)));
@@ -67,8 +67,8 @@ async fn converse(
             Some(step) = waits.next(), if !waits.is_empty() => step,
             () = answers.closed() => return,
         };
-        if let Some(seating) = step.later {
-            waits.push(Box::pin(tell_later(node.clone(), step.id, seating)));
+        if let Some(wait) = step.later {
+            waits.push(Box::pin(tell_later(node.clone(), step.id, wait)));
         }
         let response = v1::Response { id: step.id, body: Some(step.body) };
         if answers.send(Ok(response)).await.is_err() {
@@ -83,49 +83,50 @@ fn asks_to_wait(request: &v1::Request) -> bool {
 
 async fn answer(node: Node, request: v1::Request) -> Step {
     let id = request.id;
+    let last = |body| Step { id, body, later: None };
+    let room = if asks_to_wait(&request) { node.room_to_wait() } else { None };
+    if asks_to_wait(&request) && room.is_none() {
+        return last(overloaded());
+    }
     let command = match read_request(request.body, &|| node.draw_lease()) {
         Ok(command) => command,
-        Err(bad) => return Step { id, body: Body::Failure(bad.failure()), later: None },
+        Err(bad) => return last(Body::Failure(bad.failure())),
     };
-    // The place is taken before the claim is made, so that no seating is missed.
-    let seating = match &command {
-        Command::Acquire(acquire) if acquire.wait == Wait::InLine => {
-            let lease = match &acquire.on {
-                On::New(grant) => grant.lease,
-                On::Given(lease) => *lease,
-            };
-            Some(node.seating(lease, acquire.resource.clone()))
-        }
+    let resource = match &command {
+        Command::Acquire(acquire) => Some(acquire.resource.clone()),
         _ => None,
     };
     match node.order(command).await {
         Ok(outcome) => {
-            let later = seating.filter(|_| matches!(outcome, Ok(Reply::Waiting { .. })));
+            let later = match (&outcome, resource, room) {
+                (Ok(Reply::Waiting { lease, .. }), Some(resource), Some(room)) => Some((*lease, resource, room)),
+                _ => None,
+            };
             Step { id, body: write_outcome(&outcome), later }
         }
-        Err(not_yet) => Step { id, body: Body::Failure(unready(&not_yet)), later: None },
+        Err(not_yet) => last(Body::Failure(unready(&not_yet))),
     }
 }
 
-/// Waits until a claim is seated or leaves the line.
-async fn tell_later(node: Node, id: u64, seating: Seating) -> Step {
-    let (lease, resource) = seating.claim();
-    let body = match seating.told().await {
-        Some((Happening::Seated { lease, fence, ttl, .. }, revision)) => Body::Acquire(AcquireReply {
-            lease: lease.number(),
-            ttl_ms: ttl.millis(),
-            revision: revision.0,
-            state: Some(State::Fence(fence.number())),
-        }),
-        Some(_) => {
-            let ended = node.read_stale(|ledger| ledger.ended_lease(lease).cloned());
-            let refusal = match ended {
-                Some(ended) => Refusal::Lapsed { lease, how: ended.how, when: ended.when, wall_ms: ended.wall_ms },
-                None => Refusal::NoClaim { lease, resource },
-            };
-            Body::Failure(failure(&refusal))
+fn overloaded() -> Body {
+    Body::Failure(unready(&Unready::Overloaded { retry_after: RETRY_AFTER }))
+}
+
+/// Waits until a claim in line is seated or over, and tells how it stands then.
+async fn tell_later(node: Node, id: u64, (lease, resource, room): Wait) -> Step {
+    let mut room = Some(room);
+    loop {
+        let Some(place) = room.take().or_else(|| node.room_to_wait()) else {
+            return Step { id, body: overloaded(), later: None };
+        };
+        // The place is taken before the look, so that no change is missed between the two.
+        let seating = node.seating(lease, resource.clone(), place);
+        let standing = node.read_stale(|ledger| ledger.standing(lease, &resource));
+        if !matches!(standing, Ok(Reply::Waiting { .. })) {
+            return Step { id, body: write_outcome(&standing), later: None };
         }
-        None => Body::Failure(unready(&Unready::Unknown)),
-    };
-    Step { id, body, later: None }
+        if !seating.changed().await {
+            return Step { id, body: Body::Failure(unready(&Unready::Unknown)), later: None };
+        }
+    }
 }

@@ -1,16 +1,19 @@
-//! Watches: each reads the ledger's history from its own place, woken when there is more. Nothing is buffered for it.
+//! Watches: each reads the ledger's history from its own place, woken when there is more. No more than one message is
+//! made before the client has taken the one before.
 
 use crate::limits::WATCH_EVENTS_MAX;
 use crate::node::Node;
-use std::collections::VecDeque;
 use tenure_api::v1::{Cursor, Failure, WatchReply, WatchRequest};
 use tenure_api::{Code, failure_status};
-use tenure_core::{Event, Revision};
+use tenure_core::{Event, Ledger, Revision};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 pub(super) type Replies = ReceiverStream<Result<WatchReply, Status>>;
+
+/// A place in the stream of events: a revision, and an event within it.
+type Place = (Revision, u32);
 
 /// Starts a watch.
 pub(super) fn open(node: Node, request: WatchRequest) -> Replies {
@@ -23,49 +26,40 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
     let mut revisions = node.revisions();
     let mut at = match request.after {
         Some(cursor) => (Revision(cursor.revision), cursor.n),
-        None => (node.read_stale(|ledger| ledger.revision()), u32::MAX),
+        None => (node.read_stale(Ledger::revision), u32::MAX),
     };
     // The first reply tells where the watch stands, so that it can be resumed before anything happens.
     let mut told = false;
     loop {
+        let Ok(room) = replies.reserve().await else { return };
         revisions.borrow_and_update();
-        let page = node.read_stale(|ledger| {
-            let events = ledger.events_after(at)?.take(WATCH_EVENTS_MAX);
-            Ok(events.cloned().collect::<VecDeque<Event>>())
-        });
-        let reply = match page {
+        match node.read_stale(|ledger| page(ledger, at)) {
+            Err(status) => return room.send(Err(status)),
+            Ok(events) if told && events.is_empty() => {
+                drop(room);
+                tokio::select! {
+                    changed = revisions.changed() => if changed.is_err() { return },
+                    () = replies.closed() => return,
+                }
+            }
             Ok(events) => {
-                let newest = events.back().map(|event| (event.revision, event.n));
-                if newest.is_some() || !told {
-                    at = newest.unwrap_or(at);
-                    Some(Ok(write(&events, &request.prefix, at)))
-                } else {
-                    None
-                }
-            }
-            Err(oldest) => Some(Err(compacted(oldest))),
-        };
-        let wait = match reply {
-            None => true,
-            Some(reply) => {
+                at = events.last().map_or(at, |event| (event.revision, event.n));
                 told = true;
-                let over = reply.is_err();
-                if replies.send(reply).await.is_err() || over {
-                    return;
-                }
-                false
-            }
-        };
-        if wait {
-            tokio::select! {
-                changed = revisions.changed() => if changed.is_err() { return },
-                () = replies.closed() => return,
+                room.send(Ok(write(&events, &request.prefix, at)));
             }
         }
     }
 }
 
-fn write(events: &VecDeque<Event>, prefix: &str, at: (Revision, u32)) -> WatchReply {
+fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Status> {
+    if at.0 > ledger.revision() {
+        return Err(ahead(at.0, ledger.revision()));
+    }
+    let events = ledger.events_after(at).map_err(compacted)?;
+    Ok(events.take(WATCH_EVENTS_MAX).cloned().collect())
+}
+
+fn write(events: &[Event], prefix: &str, at: Place) -> WatchReply {
     let of_interest = events.iter().filter(|event| match event.what.resource() {
         Some(resource) => resource.as_str().starts_with(prefix),
         None => prefix.is_empty(),
@@ -78,5 +72,14 @@ fn write(events: &VecDeque<Event>, prefix: &str, at: (Revision, u32)) -> WatchRe
 
 fn compacted(oldest: Revision) -> Status {
     let message = format!("events up to revision {} are no longer kept; list, then watch from there", oldest.0);
-    failure_status(&Failure { code: Code::Compacted.text().into(), message, oldest: oldest.0, ..Failure::default() })
+    let code = Code::Compacted.text().into();
+    failure_status(&Failure { code, message, oldest: oldest.0, ..Failure::default() })
+}
+
+fn ahead(asked: Revision, now: Revision) -> Status {
+    let message = format!(
+        "revision {} has not happened here, the ledger is at {}: it was made anew or restored; list, then watch from there",
+        asked.0, now.0
+    );
+    failure_status(&Failure { code: Code::Ahead.text().into(), message, ..Failure::default() })
 }

@@ -92,7 +92,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         Builder {
-            ledger: self.replica.read(|ledger, _| ledger.clone()),
+            ledger: Some(self.replica.read(|ledger, _| ledger.clone())),
             meta: SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone() },
             shelf: self.shelf.clone(),
             workers: self.workers,
@@ -101,7 +101,7 @@ impl RaftStateMachine<Types> for Machine {
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Arc<Vec<u8>>) -> Result<(), io::Error> {
         let ledger = read_ledger(&snapshot)?;
-        save(&self.shelf, self.workers, meta, snapshot).await?;
+        save(&self.shelf, self.workers, meta, move || snapshot).await?;
         self.replica.install(ledger, meta.last_log_id.map_or(0, |id| id.index()));
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
@@ -117,7 +117,8 @@ impl RaftStateMachine<Types> for Machine {
 
 /// Encodes a copy of the ledger beside the hot path.
 pub(crate) struct Builder {
-    ledger: Ledger,
+    /// Taken by the worker that encodes it.
+    ledger: Option<Ledger>,
     meta: SnapshotMeta,
     shelf: Shelf,
     workers: Workers,
@@ -127,23 +128,34 @@ impl RaftSnapshotBuilder<Types> for Builder {
     type SnapshotData = Arc<Vec<u8>>;
 
     async fn build_snapshot(&mut self) -> Result<RaftSnapshot, io::Error> {
-        let mut body = Vec::new();
-        self.ledger.write_snapshot(|bytes| body.extend_from_slice(bytes));
-        let body = Arc::new(body);
-        save(&self.shelf, self.workers, &self.meta, body.clone()).await?;
+        let ledger = self.ledger.take().ok_or_else(|| io::Error::other("a snapshot is built once"))?;
+        let encode = move || {
+            let mut body = Vec::new();
+            ledger.write_snapshot(|bytes| body.extend_from_slice(bytes));
+            Arc::new(body)
+        };
+        let body = save(&self.shelf, self.workers, &self.meta, encode).await?;
         tracing::info!(index = self.meta.last_log_id.map(|id| id.index()), bytes = body.len(), "snapshot taken");
         Ok(RaftSnapshot { meta: self.meta.clone(), snapshot: body })
     }
 }
 
-async fn save(shelf: &Shelf, workers: Workers, meta: &SnapshotMeta, body: Arc<Vec<u8>>) -> io::Result<()> {
-    let snapshot = Snapshot { meta: encode_meta(meta.last_log_id, &meta.last_membership), body };
+/// Makes a snapshot and puts it on the shelf, both on a worker of its own.
+async fn save(
+    shelf: &Shelf,
+    workers: Workers,
+    meta: &SnapshotMeta,
+    make: impl FnOnce() -> Arc<Vec<u8>> + Send + 'static,
+) -> io::Result<Arc<Vec<u8>>> {
+    let meta_bytes = encode_meta(meta.last_log_id, &meta.last_membership);
     let index = meta.last_log_id.map_or(0, |id| id.index());
     let shelf = shelf.clone();
     let (told, saved) = oneshot::channel();
     workers.start("tenure-snapshot", async move {
+        let snapshot = Snapshot { meta: meta_bytes, body: make() };
+        let saved = shelf.save(index, &snapshot).await.map(|()| snapshot.body);
         // The node may have stopped waiting because it is stopping.
-        let _ = told.send(shelf.save(index, &snapshot).await);
+        let _ = told.send(saved);
     })?;
     saved.await.map_err(|_| io::Error::other("the snapshot writer has stopped"))?
 }

@@ -66,17 +66,6 @@ pub enum OpenError {
         /// The last entry in the snapshot.
         snapshot: u64,
     },
-    /// The log is shorter than it was.
-    #[error(
-        "the log has {found} batches, and it is marked to have had {marked}: files of the log were cut or replaced. \
-         Going on would lose acknowledged leases. Put them back, or rebuild this node from its peers or from a backup"
-    )]
-    Shortened {
-        /// The batches that were found.
-        found: u64,
-        /// The batches that there were.
-        marked: u64,
-    },
     /// openraft would not start.
     #[error("the log could not be started: {0}")]
     Start(String),
@@ -117,11 +106,8 @@ impl Consensus {
     pub(crate) async fn open(ground: Ground, seat: Seat) -> Result<(Self, Found), OpenError> {
         let machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
         let mark = Mark::new(ground.disk.clone());
-        let marked = mark.read()?.unwrap_or_default();
-        let (log, recovered) = Log::open(ground.disk, LogOptions::default()).await?;
-        if recovered.batches < marked {
-            return Err(OpenError::Shortened { found: recovered.batches, marked });
-        }
+        let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
+        let (log, recovered) = Log::open(ground.disk, options).await?;
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
         let (store, sealed) = Store::start(log, recovered, mark, ground.workers)?;

@@ -56,7 +56,7 @@ impl Shelf {
         self.disk.rename(TEMPORARY, &name)?;
         self.disk.sync_dir()?;
         for old in self.names()? {
-            if old != name {
+            if old < name {
                 self.disk.remove(&old)?;
             }
         }

@@ -7,7 +7,7 @@ use super::types::{
     RaftEntry, RaftLogId, RaftVote, Types, decode_entry, decode_log_id, decode_vote, encode_log_id, encode_payload,
     encode_vote,
 };
-use crate::limits::{TAIL_BYTES_MAX, WRITES_MAX};
+use crate::limits::{BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITES_MAX};
 use crate::workers::Workers;
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
@@ -17,9 +17,6 @@ use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot, watch};
-
-/// Records beyond this many bytes wait for the next batch, so that no batch comes near the log's own limit.
-const BATCH_BYTES_SOFT_MAX: usize = 8 * 1024 * 1024;
 
 #[derive(Clone)]
 pub(crate) struct Store {
@@ -87,7 +84,7 @@ impl Store {
         mark: Mark,
         workers: Workers,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
-        let bytes = recovered.entries.iter().map(|location| u64::from(location.len)).sum();
+        let bytes = recovered.entries.iter().map(|location| cost(location) as u64).sum();
         let reader = log.reader();
         let tail = Arc::new(Mutex::new(Tail::recover(recovered)?));
         let (writes, queue) = mpsc::channel(WRITES_MAX);
@@ -131,7 +128,8 @@ impl Tail {
     fn recover(recovered: Recovered) -> io::Result<Self> {
         let purged = recovered.purged.map(|purged| decode_log_id(&purged.log_id)).transpose()?;
         let held = |location: Location| Held { term: location.term, cached: None, location: Some(location) };
-        let next = recovered.entries.last().map_or(0, |location| location.index + 1);
+        let after_purge = purged.map_or(0, |purged| purged.index() + 1);
+        let next = recovered.entries.last().map_or(after_purge, |location| location.index + 1);
         Ok(Self {
             vote: recovered.vote.as_deref().map(decode_vote).transpose()?,
             committed: recovered.committed.as_deref().map(decode_log_id).transpose()?,
@@ -153,7 +151,7 @@ impl Tail {
             && held.term == location.term
         {
             held.location = Some(location);
-            self.cached_bytes += location.len as usize;
+            self.cached_bytes += cost(&location);
         }
     }
 
@@ -163,7 +161,7 @@ impl Tail {
             let Some(held) = self.entries.get_mut(&self.cached_from) else { return };
             let Some(location) = held.location else { return };
             if held.cached.take().is_some() {
-                self.cached_bytes = self.cached_bytes.saturating_sub(location.len as usize);
+                self.cached_bytes = self.cached_bytes.saturating_sub(cost(&location));
             }
             self.cached_from += 1;
         }
@@ -171,9 +169,14 @@ impl Tail {
 
     fn forget(&mut self, held: &Held) {
         if let (Some(_), Some(location)) = (&held.cached, held.location) {
-            self.cached_bytes = self.cached_bytes.saturating_sub(location.len as usize);
+            self.cached_bytes = self.cached_bytes.saturating_sub(cost(&location));
         }
     }
+}
+
+/// What an entry counts for, in memory and towards the next snapshot.
+fn cost(location: &Location) -> usize {
+    location.len as usize + ENTRY_COST_BYTES
 }
 
 /// The writer: takes what waits as one batch, makes it durable, and says so. After a failure it says only that.
@@ -199,7 +202,7 @@ async fn write_all(
                         term: entry.log_id.committed_leader_id().term,
                         bytes: encode_payload(&entry.payload),
                     };
-                    bytes += record.encoded_bytes();
+                    bytes += record.encoded_bytes() + ENTRY_COST_BYTES;
                     record
                 })),
             }

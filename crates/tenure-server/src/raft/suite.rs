@@ -25,7 +25,7 @@ use tokio::sync::Mutex;
 type StorageError = openraft::StorageError<Types>;
 
 async fn open(disk: &MemoryDisk) -> io::Result<Store> {
-    let options = LogOptions { segment_bytes: 300 };
+    let options = LogOptions { segment_bytes: 300, ..LogOptions::default() };
     let (log, recovered) = Log::open(Arc::new(disk.attach()), options).await.map_err(io::Error::other)?;
     let mark = Mark::new(Arc::new(disk.attach()));
     Ok(Store::start(log, recovered, mark, Workers::Tasks)?.0)

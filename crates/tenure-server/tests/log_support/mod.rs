@@ -93,7 +93,7 @@ impl Model {
 }
 
 pub fn small(segment_bytes: u64) -> LogOptions {
-    LogOptions { segment_bytes }
+    LogOptions { segment_bytes, ..LogOptions::default() }
 }
 
 pub fn open<D: Disk + Clone>(disk: &D, options: LogOptions) -> Result<(Log, Recovered), LogError> {

@@ -8,6 +8,8 @@ use std::io;
 pub enum LogError {
     /// What is on the disk is not what was written. Going on would lose or change acknowledged entries.
     Damaged { file: String, offset: u64, why: String },
+    /// The log has fewer batches than it is known to have had.
+    Shortened { found: u64, known: u64 },
     /// A newer program wrote this segment.
     UnknownFormat { file: String, version: u32 },
     /// The disk refused something while the log was opened or read. Nothing is wrong with the log as far as we know.
@@ -37,6 +39,12 @@ impl fmt::Display for LogError {
                 f,
                 "log segment {file} is damaged at byte {offset}: {why}. Going on could lose acknowledged entries. \
                  Keep the files for inspection, and rebuild this node from its peers or from a backup"
+            ),
+            Self::Shortened { found, known } => write!(
+                f,
+                "the log has {found} batches, and it is known to have had {known}: its newest files were cut or replaced. \
+                 Going on would lose acknowledged entries. Nothing was changed; put the files back, or rebuild this node \
+                 from its peers or from a backup"
             ),
             Self::UnknownFormat { file, version } => write!(
                 f,

@@ -63,11 +63,13 @@ use span::State;
 pub struct LogOptions {
     /// A segment that would grow beyond this is followed by a new one. Deleting works by whole segments.
     pub segment_bytes: u64,
+    /// The log is known to have had so many batches. One with fewer was cut or replaced, and is refused as it is.
+    pub batches_min: u64,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20 }
+        Self { segment_bytes: 64 << 20, batches_min: 0 }
     }
 }
 
@@ -107,6 +109,10 @@ impl Log {
     /// Reads the log, repairs a torn end, and makes durable what it reports. Refuses a damaged log without changing it.
     pub async fn open(disk: SharedDisk, options: LogOptions) -> Result<(Self, Recovered), LogError> {
         let replay = recover::replay(&*disk)?;
+        let found = replay.next_batch - 1;
+        if found < options.batches_min {
+            return Err(LogError::Shortened { found, known: options.batches_min });
+        }
         let tail = match replay.end {
             Some(end) => Some(repair(&*disk, end, &replay).await?),
             None => None,
