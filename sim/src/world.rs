@@ -142,7 +142,7 @@ impl World {
             disk: Arc::new(self.disk.attach()),
             workers: Workers::Tasks,
             // Snapshots are taken and the log is dropped every few hundred entries, so that faults meet them too.
-            tuning: Tuning { snapshot_log_bytes: 12_000, ..self.plan.tuning },
+            tuning: Tuning { snapshot_log_bytes: 60_000, ..self.plan.tuning },
         };
         let node = match Node::open(environment).await {
             Ok((node, _)) => node,
@@ -176,6 +176,11 @@ impl World {
 
     async fn cut_power(&mut self) {
         self.faults[0] += 1;
+        if self.dice.one_in(2) {
+            // In the middle of a sync, so that something is written and not yet durable.
+            self.slowness.stall_next(Duration::from_secs(2));
+            sleep(self.dice.ms(300, 1_500)).await;
+        }
         self.read_log("before the power cut").await;
         let dice = self.dice.clone();
         let gone = self.line.cut();
