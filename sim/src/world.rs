@@ -116,6 +116,12 @@ impl World {
             }
         }
         self.judge();
+        // Nobody renews any more, so every lease must end by itself, and nobody writes, so only ticks can end it.
+        sleep(Duration::from_secs(30)).await;
+        let left = self.line.cut().map(|node| node.status().leases);
+        if left != Some(0) {
+            self.book.broken("liveness", self.now(), &format!("{left:?} leases outlive their TTL by far"));
+        }
         self.read_log("at the end").await;
         let (trace, lines, grants, violations) = self.book.close();
         Report { trace, lines, grants, faults: self.faults, violations }

@@ -161,3 +161,54 @@ fn how_it_ended(how: &tenure_core::End) -> String {
         tenure_core::End::Revoked { by, reason } => format!("was revoked by {by}: {reason}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{End, Fence, Handle, Holder, LeaseId, Moment, Name};
+
+    fn every_refusal() -> Vec<(Refusal, Code)> {
+        let lease = LeaseId::from_number(7).unwrap();
+        let (resource, holder) = (Name::parse("db").unwrap(), Holder::parse("ann").unwrap());
+        let (fence, when) = (Fence::from_number(3).unwrap(), Moment::from_millis(5));
+        let handle = Handle { resource: resource.clone(), fence };
+        let ended = Some((End::Expired, when, 9));
+        let taken = Refusal::Taken {
+            resource: resource.clone(),
+            holder: holder.clone(),
+            fence: Some(fence),
+            remaining_ms: 11,
+            waiting: 2,
+        };
+        vec![
+            (Refusal::Exists { lease, holder: holder.clone() }, Code::Exists),
+            (Refusal::NoLease { lease }, Code::NoLease),
+            (Refusal::Lapsed { lease, how: End::Expired, when, wall_ms: 9 }, Code::Lapsed),
+            (taken, Code::Taken),
+            (Refusal::Stale { handle: handle.clone(), current: Some((holder, fence)), ended: None }, Code::Stale),
+            (Refusal::Stale { handle, current: None, ended }, Code::Stale),
+            (Refusal::NoClaim { lease, resource }, Code::NoClaim),
+            (Refusal::Full { what: "leases", max: 1 }, Code::Full),
+        ]
+    }
+
+    #[test]
+    fn every_refusal_is_in_the_table_and_survives_a_status() {
+        for (refusal, code) in every_refusal() {
+            let failure = failure(&refusal);
+            assert_eq!(code_of(&failure), Some(code), "{refusal:?}");
+            assert!(failure.message.ends_with("; nothing was changed"), "{}", failure.message);
+            let status = failure_status(&failure);
+            assert_eq!(status.code(), code.grpc());
+            assert_eq!(read_status(&status), Some(failure), "the facts come through");
+        }
+    }
+
+    #[test]
+    fn every_code_has_a_text_of_its_own_and_is_a_failure_on_every_wire() {
+        for (n, code) in Code::ALL.iter().enumerate() {
+            assert!(Code::ALL[n + 1..].iter().all(|other| other.text() != code.text()), "{code:?}");
+            assert!(code.grpc() != Grpc::Ok && (400..600).contains(&code.http()), "{code:?}");
+        }
+    }
+}

@@ -105,6 +105,8 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
     assert!(matches!(stream.next().await.unwrap().body, Some(Tell::Failure(failure)) if failure.code == "bad_request"));
     assert_eq!(revision(&client).await, before, "nothing was changed");
     acquire(&client, claim("still/up", 9, "ann", 1_000)).await.unwrap();
+    let largest = v1::RenewRequest { leases: vec![9; 4_096], ttls_ms: Vec::new() };
+    client.renew(largest).await.expect("one below the limit is accepted");
 }
 
 /// Sends bytes as they are, to see what a broken client would be told.

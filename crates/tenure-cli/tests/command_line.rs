@@ -73,12 +73,11 @@ fn waiting_in_line_ends_with_the_handle_or_with_75() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    loop {
+    let joined = (0..1_000).any(|_| {
         let listed: serde_json::Value = serde_json::from_slice(&server.tenure(&["ls", "-o", "json"]).stdout).unwrap();
-        if listed["items"][0]["waiting"] == 1 {
-            break;
-        }
-    }
+        listed["items"][0]["waiting"] == 1
+    });
+    assert!(joined, "the waiter never joined the line");
     assert!(server.tenure(&["release", "db@1"]).status.success());
     let seated = patient.wait_with_output().unwrap();
     assert_eq!(text(&seated.stdout), "db@2\n", "{}", text(&seated.stderr));

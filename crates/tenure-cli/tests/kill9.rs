@@ -92,6 +92,7 @@ async fn nothing_acknowledged_is_lost() {
             .map(|number| tokio::spawn(load(client.clone(), number, round, told.clone(), done.clone())))
             .collect();
         while done.load(Ordering::Relaxed) < 150 + round * 13 % 100 {
+            assert!(clients.iter().any(|client| !client.is_finished()), "the server stopped: {}", server.words());
             tokio::task::yield_now().await;
         }
         before = deadlines(&client).await;

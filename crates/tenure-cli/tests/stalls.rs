@@ -150,3 +150,47 @@ async fn a_full_disk_stops_the_server_and_loses_nothing() {
     println!("{inject}: {} claims were acknowledged before", told.len());
     all_there(directory.path(), &told).await;
 }
+
+/// A file system of its own, gone with its owner.
+struct SmallDisk {
+    at: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Only root may mount one. Without it the test is skipped, but never in CI.
+    fn mount(size: &str) -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let mounted = mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"], at.path());
+        assert!(mounted || std::env::var_os("CI").is_none(), "CI needs to mount a small file system");
+        if !mounted {
+            println!("skipped: only root may mount a small file system");
+        }
+        mounted.then_some(Self { at })
+    }
+
+    fn grow(&self, size: &str) {
+        assert!(mount(&["-o", &format!("remount,size={size}")], self.at.path()));
+    }
+}
+
+fn mount(args: &[&str], at: &std::path::Path) -> bool {
+    let mut command = std::process::Command::new("mount");
+    command.args(args).arg(at).stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.at.path()).status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_file_system_that_fills_up_loses_nothing_and_can_grow() {
+    let Some(disk) = SmallDisk::mount("256k") else { return };
+    let mut server = Server::start(disk.at.path());
+    let told = acquire_until_it_stops(&mut server).await;
+    assert!(server.words().contains("No space left on device"), "{}", server.words());
+    println!("a file system of 256 KiB: {} claims were acknowledged before it was full", told.len());
+    disk.grow("64m");
+    all_there(disk.at.path(), &told).await;
+}

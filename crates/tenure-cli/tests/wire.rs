@@ -3,7 +3,8 @@
 
 mod support;
 
-use support::{Server, acquire, claim, renew};
+use std::time::Duration;
+use support::{Server, acquire, claim, grant, renew, soon};
 use tenure::v1::acquire_reply::State;
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
@@ -20,7 +21,7 @@ fn in_line(name: &str, lease: u64, holder: &str) -> Ask {
 }
 
 async fn state(stream: &mut Conversation, id: u64) -> State {
-    let answer = stream.next().await.unwrap();
+    let answer = soon("an answer", stream.next()).await.unwrap();
     assert_eq!(answer.id, id);
     match answer.body {
         Some(Tell::Acquire(reply)) => reply.state.unwrap(),
@@ -51,7 +52,7 @@ async fn a_waiting_acquire_is_answered_waiting_and_later_seated() {
     assert!(second > first);
     // A waiter whose lease ends is told so, and is never seated.
     client.revoke(v1::RevokeRequest { lease: 3, by: "op".into(), reason: "test".into() }).await.unwrap();
-    let answer = stream.next().await.unwrap();
+    let answer = soon("an answer", stream.next()).await.unwrap();
     assert_eq!(answer.id, 11);
     let Some(Tell::Failure(failure)) = answer.body else { panic!("cat's lease is over") };
     assert_eq!((failure.code.as_str(), failure.end.unwrap().how.as_str()), ("lapsed", "revoked"));
@@ -107,7 +108,7 @@ async fn events(client: &Client, after: Option<v1::Cursor>, count: usize) -> (Ve
     let mut watch = client.watch(v1::WatchRequest { prefix: String::new(), after }).await.unwrap();
     let (mut events, mut cursor) = (Vec::new(), v1::Cursor::default());
     while events.len() < count {
-        let reply = watch.message().await.unwrap().unwrap();
+        let reply = soon("an event", watch.message()).await.unwrap().unwrap();
         events.extend(reply.events);
         cursor = reply.cursor.unwrap();
     }
@@ -147,7 +148,7 @@ async fn a_watch_is_exact_in_order_and_resumes_also_after_a_crash() {
     acquire(&client, claim("old/thing", 100, "ann", MINUTE_MS)).await.unwrap();
     acquire(&client, claim("new/thing", 101, "ann", MINUTE_MS)).await.unwrap();
     let seen = loop {
-        let reply = watch.message().await.unwrap().unwrap();
+        let reply = soon("an event", watch.message()).await.unwrap().unwrap();
         if !reply.events.is_empty() {
             break reply.events;
         }
@@ -221,4 +222,104 @@ async fn lists_come_in_pages_without_gaps() {
         request.from = page.next;
     }
     assert_eq!(names, (1..=25).map(|n| format!("p/{n:02}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn health_and_reflection_answer_for_the_service() {
+    use tonic_health::pb::health_check_response::ServingStatus;
+    use tonic_health::pb::health_client::HealthClient;
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let channel = tonic::transport::Endpoint::from_shared(server.addr.clone()).unwrap().connect().await.unwrap();
+    let check = tonic_health::pb::HealthCheckRequest { service: "tenure.v1.Tenure".into() };
+    let health = HealthClient::new(channel.clone()).check(check).await.unwrap().into_inner();
+    assert_eq!(health.status(), ServingStatus::Serving);
+    let list = tonic_reflection::pb::v1::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = ServerReflectionClient::new(channel);
+    let mut answers =
+        reflection.server_reflection_info(tonic::codegen::tokio_stream::once(list)).await.unwrap().into_inner();
+    let Some(MessageResponse::ListServicesResponse(services)) =
+        answers.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("the services are listed")
+    };
+    assert!(services.service.iter().any(|service| service.name == "tenure.v1.Tenure"));
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_over_its_pages_and_resumes_after_every_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    // One revision of one event, so that pages of an even length end within a revision of two.
+    client.grant(grant(1, "ann", MINUTE_MS)).await.unwrap();
+    for n in 2..=300 {
+        acquire(&client, claim(&format!("n/{n}"), n, "ann", MINUTE_MS)).await.unwrap();
+    }
+    let (all, _) = events(&client, Some(v1::Cursor::default()), 1 + 2 * 299).await;
+    for (event, next) in all.iter().zip(&all[1..]) {
+        let follows = if event.last { (event.revision + 1, 0) } else { (event.revision, event.n + 1) };
+        assert_eq!((next.revision, next.n), follows, "no gap and no repeat");
+    }
+    for at in 0..20 {
+        let after = v1::Cursor { revision: all[at].revision, n: all[at].n };
+        assert_eq!(events(&client, Some(after), 1).await.0[0], all[at + 1]);
+    }
+}
+
+#[tokio::test]
+async fn leases_are_listed_in_pages_without_gaps() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    for n in 1..=25 {
+        client.grant(grant(n, "ann", MINUTE_MS)).await.unwrap();
+    }
+    let mut ids = Vec::new();
+    let mut request = v1::ListLeasesRequest { limit: 10, ..Default::default() };
+    loop {
+        let page = client.list_leases(request).await.unwrap();
+        ids.extend(page.items.iter().map(|item| item.lease));
+        if page.next == 0 {
+            break;
+        }
+        request.from = page.next;
+    }
+    assert_eq!(ids, (1..=25).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn after_a_crash_time_goes_on_and_leases_end_though_nobody_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    acquire(&client, claim("long", 1, "ann", 60 * MINUTE_MS)).await.unwrap();
+    let now = async |client: &Client| client.status(v1::StatusRequest {}).await.unwrap().now_ms;
+    // Real time is the subject: the service has run for longer than any step.
+    let two_seconds = async {
+        while now(&client).await < 2_000 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon("service time", two_seconds).await;
+    acquire(&client, claim("short", 2, "ann", 1_000)).await.unwrap();
+    let before = now(&client).await;
+    server.kill9();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let after = now(&client).await;
+    assert!(after + 500 >= before, "service time went back from {before} to {after}");
+    let ended = async {
+        while support::resources(&client).await.len() > 1 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    soon("the end of the short lease", ended).await;
 }

@@ -106,3 +106,36 @@ impl Replica {
 pub(crate) struct TooNew {
     rules: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::{Command, Grant, Holder, Leader, LeaseId, Ttl};
+
+    fn entry(term: u64, rules: u32) -> Entry {
+        let grant = Grant {
+            lease: LeaseId::from_number(1).unwrap(),
+            holder: Holder::parse("ann").unwrap(),
+            ttl: Ttl::from_millis(1_000).unwrap(),
+            request: 1,
+        };
+        let commands = vec![Command::Grant(grant)];
+        Entry { leader: Leader { term, node: 1 }, now: Moment::from_millis(5), wall_ms: 0, rules, commands }
+    }
+
+    #[test]
+    fn an_entry_of_another_leadership_changes_nothing() {
+        let replica = Replica::new(Ledger::default(), 0);
+        let before = replica.read(|ledger, _| ledger.state_hash());
+        assert!(replica.apply(2, 7, &entry(1, 1)).unwrap().outcomes.is_none());
+        assert_eq!(replica.read(|ledger, applied| (ledger.state_hash(), applied)), (before, 7));
+        assert!(replica.apply(2, 8, &entry(2, 1)).unwrap().outcomes.is_some());
+    }
+
+    #[test]
+    fn an_entry_by_newer_rules_stops_the_node_before_it_is_applied() {
+        let replica = Replica::new(Ledger::default(), 0);
+        assert!(replica.apply(1, 1, &entry(1, RULES_MAX + 1)).is_err());
+        assert_eq!(replica.read(|ledger, applied| (ledger.lease_count(), applied)), (0, 0));
+    }
+}

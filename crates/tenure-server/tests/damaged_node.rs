@@ -72,7 +72,9 @@ async fn made() -> (Files, (Vec<String>, u64)) {
     let held = node.read_stale(seen);
     node.stop().await;
     let files = files(&disk);
-    assert!(files.keys().any(|name| name.starts_with("snapshot-")), "a snapshot was taken");
+    let snapshots: Vec<_> = files.keys().filter(|name| name.starts_with("snapshot-")).collect();
+    assert_eq!(snapshots.len(), 1, "a snapshot was taken, and older ones are gone");
+    assert!(!snapshots[0].contains(&"0".repeat(20)), "it says how far it goes");
     assert!(files.keys().any(|name| name.starts_with("log-")), "there is a log after it");
     (files, held)
 }
@@ -165,4 +167,12 @@ async fn a_shortened_log_is_refused_as_it_is_and_can_be_put_back() {
         disk.put(name, bytes);
     }
     assert_eq!(open_on(&disk).await.unwrap(), held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_without_its_identity_is_refused() {
+    let (mut files, _) = made().await;
+    files.remove("identity");
+    let why = open(&files).await.expect_err("whose data is this?");
+    assert!(why.contains("is missing, but there is data beside it"), "{why}");
 }

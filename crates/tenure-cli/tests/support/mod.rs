@@ -189,3 +189,8 @@ pub async fn deadlines(client: &Client) -> std::collections::BTreeMap<u64, u64> 
         request.from = page.next;
     }
 }
+
+/// Waits for something that comes, or fails: no test stands still.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} never came"))
+}
