@@ -1,6 +1,7 @@
 //! A server that stands still, a disk that is stuck, a disk that fails: holders that keep trying keep their leases, and
 //! nothing is acknowledged that is not on disk.
 #![allow(
+    clippy::print_stdout,
     clippy::unwrap_used,
     clippy::disallowed_methods,
     reason = "a test stops where it is surprised, and real time is the subject"
