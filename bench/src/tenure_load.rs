@@ -26,9 +26,10 @@ fn acquire_request(number: usize, n: u64) -> v1::Request {
         holder: format!("bench-{number}"),
         ttl_ms: 60_000,
         request: n,
+        ..Default::default()
     };
     let resource = format!("bench/{number}/{n}");
-    let acquire = v1::AcquireRequest { resource, grant: Some(grant), lease: 0, wait: false };
+    let acquire = v1::AcquireRequest { resource, grant: Some(grant), ..Default::default() };
     v1::Request { id: n, body: Some(Ask::Acquire(acquire)) }
 }
 
@@ -74,7 +75,13 @@ async fn grant_all(server: &Server, count: usize) -> Result<Vec<u64>, Failure> {
     let leases: Vec<u64> = (0..count).map(|_| (rand::random::<u64>() >> 1).max(1)).collect();
     for some in leases.chunks(500) {
         for lease in some {
-            let grant = v1::GrantRequest { lease: *lease, holder: "bench".into(), ttl_ms: 600_000, request: 1 };
+            let grant = v1::GrantRequest {
+                lease: *lease,
+                holder: "bench".into(),
+                ttl_ms: 600_000,
+                request: 1,
+                ..Default::default()
+            };
             stream.send(v1::Request { id: *lease, body: Some(Ask::Grant(grant)) }).await?;
         }
         for _ in some {
@@ -97,7 +104,7 @@ async fn renew(server: &Server, leases: &[u64], batch: usize, ahead: usize, time
             while sent.len() < ahead && start.elapsed() < time {
                 let leases = batches.next().unwrap_or_default().to_vec();
                 sent.push_back((Instant::now(), leases.len() as u64));
-                let renew = v1::RenewRequest { leases, ttls_ms: Vec::new() };
+                let renew = v1::RenewRequest { leases, ..Default::default() };
                 stream.send(v1::Request { id: 1, body: Some(Ask::Renew(renew)) }).await?;
             }
             let Some((at, count)) = sent.pop_front() else { return Ok::<Tally, Failure>(tally) };

@@ -8,6 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(["tenure/v1/tenure.proto"], ["proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("tenure_v1.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().codec_path("crate::codec::TreatyCodec").compile_fds(descriptors)?;
+    let builder = tonic_prost_build::configure().codec_path("crate::codec::TreatyCodec").btree_map(".");
+    builder.compile_fds(descriptors)?;
     Ok(())
 }

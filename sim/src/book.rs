@@ -1,5 +1,6 @@
 //! What was observed, and which promise it breaks.
 
+use crate::world::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,6 +36,8 @@ struct Pages {
     beliefs: BTreeMap<String, (usize, Duration)>,
     fences: BTreeSet<u64>,
     grants: u64,
+    /// Claims and leases that were ended by force.
+    forced: u64,
     /// The bytes of every entry ever written, by term and index.
     entries: BTreeMap<(u64, u64), u64>,
     verbose: bool,
@@ -49,6 +52,7 @@ impl Book {
             beliefs: BTreeMap::new(),
             fences: BTreeSet::new(),
             grants: 0,
+            forced: 0,
             entries: BTreeMap::new(),
             verbose,
         };
@@ -116,8 +120,20 @@ impl Book {
         }
     }
 
-    pub(crate) fn close(&self) -> (u64, u64, u64, Vec<Violation>) {
+    /// So many claims or leases were ended by somebody else's order.
+    pub(crate) fn forced(&self, count: u64) {
+        self.pages().forced += count;
+    }
+
+    pub(crate) fn close(&self, faults: [u64; 4]) -> Report {
         let pages = self.pages();
-        (pages.trace.digest(), pages.lines, pages.grants, pages.violations.clone())
+        Report {
+            trace: pages.trace.digest(),
+            lines: pages.lines,
+            grants: pages.grants,
+            forced: pages.forced,
+            faults,
+            violations: pages.violations.clone(),
+        }
     }
 }

@@ -6,8 +6,8 @@ use crate::ground::true_time;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::{
-    Acquire, Command, End, Fence, Grant, Handle, Holder, LeaseId, Name, On, Outcome, Refusal, Release, Renew, Renewal,
-    Reply, Ttl, Wait,
+    Acquire, Command, End, Fence, Grant, Handle, Holder, Kind, LeaseId, Name, On, Outcome, Refusal, Release, Renew,
+    Renewal, Reply, Ttl, Wait,
 };
 use tenure_server::Node;
 use tokio::time::{Instant, sleep, timeout};
@@ -30,7 +30,7 @@ impl Line {
         self.node.lock().expect("nobody panics while connecting").take()
     }
 
-    fn node(&self) -> Option<Node> {
+    pub(crate) fn node(&self) -> Option<Node> {
         self.node.lock().expect("nobody panics while connecting").clone()
     }
 }
@@ -51,6 +51,7 @@ pub(crate) struct Person {
 /// One claim, from the first try to the end.
 struct Tenancy {
     grant: Grant,
+    ttl_ms: u64,
     resource: Name,
     /// The true time until which this holder may believe, by its own clock and margin.
     safe_until: Duration,
@@ -74,12 +75,9 @@ impl Person {
     }
 
     fn grant(&self, ttl_ms: u64) -> Grant {
-        Grant {
-            lease: LeaseId::from_number((self.dice.next() >> 1).max(1)).expect("a positive 63-bit number is an id"),
-            holder: Holder::parse(&format!("holder-{}", self.number)).expect("this is a name"),
-            ttl: Ttl::from_millis(ttl_ms).expect("in range"),
-            request: self.dice.next(),
-        }
+        let lease = LeaseId::from_number((self.dice.next() >> 1).max(1)).expect("a positive 63-bit number is an id");
+        let holder = Holder::parse(&format!("holder-{}", self.number)).expect("this is a name");
+        Grant::plain(lease, holder, Ttl::from_millis(ttl_ms).expect("in range"), self.dice.next())
     }
 
     /// Sends a command over a slow network and waits a little for the answer. None: unknown.
@@ -112,8 +110,8 @@ impl Person {
 
     async fn hold_one(&self) {
         let resource = self.resources[self.dice.between(0, self.resources.len() as u64 - 1) as usize].clone();
-        let mut tenancy =
-            Tenancy { grant: self.grant(self.dice.between(1_500, 8_000)), resource, safe_until: Duration::ZERO };
+        let ttl_ms = self.dice.between(1_500, 8_000);
+        let mut tenancy = Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO };
         let Some(fence) = self.be_seated(&mut tenancy).await else { return };
         let leave = self.now() + self.dice.ms(500, 12_000);
         while self.now() < leave {
@@ -126,11 +124,11 @@ impl Person {
     }
 
     fn third(&self, tenancy: &Tenancy) -> Duration {
-        Duration::from_millis(tenancy.grant.ttl.millis() / 3)
+        Duration::from_millis(tenancy.ttl_ms / 3)
     }
 
     fn patience(&self, tenancy: &Tenancy) -> Duration {
-        Duration::from_millis((tenancy.grant.ttl.millis() / 10).min(1_000))
+        Duration::from_millis((tenancy.ttl_ms / 10).min(1_000))
     }
 
     /// Counts from the moment of sending, by this holder's own clock, with the margin for both clocks' rates.
@@ -142,25 +140,26 @@ impl Person {
 
     /// Asks until it is seated, keeping its waiting lease alive meanwhile. None: given up without harm.
     async fn be_seated(&self, tenancy: &mut Tenancy) -> Option<Fence> {
-        let acquire = Command::Acquire(Acquire {
-            on: On::New(tenancy.grant.clone()),
-            resource: tenancy.resource.clone(),
-            wait: Wait::InLine,
-        });
+        let acquire = Command::Acquire(Acquire::exclusive(
+            On::New(tenancy.grant.clone()),
+            tenancy.resource.clone(),
+            Wait::IN_LINE,
+        ));
         let (mut waited, mut answered) = (false, false);
         loop {
             let sent = self.now();
             match self.ask(acquire.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Seated(seat))) => {
-                    self.book.fence(self.now(), seat.fence.number(), tenancy.resource.as_str());
-                    let line = format!("{} holds {}@{}", self.number, tenancy.resource, seat.fence);
+                    let fence = seat.claims[0].fence;
+                    self.book.fence(self.now(), fence.number(), tenancy.resource.as_str());
+                    let line = format!("{} holds {}@{fence}", self.number, tenancy.resource);
                     self.book.note(self.now(), &line);
                     // The answer to a retry says what is left, so it counts from its own sending too.
                     self.believe(tenancy, sent, seat.ttl_ms);
                     self.claim_belief(tenancy);
-                    return if waited && !self.renew(tenancy).await { None } else { Some(seat.fence) };
+                    return if waited && !self.renew(tenancy).await { None } else { Some(fence) };
                 }
-                Some(Ok(Reply::Waiting { .. })) => {
+                Some(Ok(Reply::Waiting(_))) => {
                     (waited, answered) = (true, true);
                     self.renew_once(tenancy).await?;
                     sleep(self.dice.ms(50, 400)).await;
@@ -197,8 +196,8 @@ impl Person {
     /// Renews until it is answered. False: the lease is over.
     async fn renew(&self, tenancy: &mut Tenancy) -> bool {
         match self.renew_once(tenancy).await {
-            Some((sent, ttl)) => {
-                self.believe(tenancy, sent, ttl.millis());
+            Some((sent, ttl_ms)) => {
+                self.believe(tenancy, sent, ttl_ms);
                 self.claim_belief(tenancy);
                 true
             }
@@ -206,14 +205,14 @@ impl Person {
         }
     }
 
-    async fn renew_once(&self, tenancy: &Tenancy) -> Option<(Duration, Ttl)> {
+    async fn renew_once(&self, tenancy: &Tenancy) -> Option<(Duration, u64)> {
         let renewal = Renewal { lease: tenancy.grant.lease, ttl: None };
-        let renew = Command::Renew(Renew { leases: vec![renewal] });
+        let renew = Command::Renew(Renew { leases: vec![renewal], kind: Kind::Auto });
         loop {
             let sent = self.now();
             match self.ask(renew.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Renewed(each))) => match each.into_iter().next() {
-                    Some(Ok(renewed)) => return Some((sent, renewed.ttl)),
+                    Some(Ok(renewed)) => return Some((sent, renewed.ttl_ms)),
                     Some(Err(Refusal::Lapsed { how, .. })) => {
                         self.lost(tenancy, &how);
                         return None;
@@ -227,19 +226,21 @@ impl Person {
                     self.book.broken("S12", self.now(), &format!("a renewal was answered {other:?}"));
                     return None;
                 }
-                None => sleep(Duration::from_millis(tenancy.grant.ttl.millis() / 20)).await,
+                None => sleep(Duration::from_millis(tenancy.ttl_ms / 20)).await,
             }
         }
     }
 
-    /// The ledger says that the lease of a holder that kept trying is over. That must not happen.
+    /// The ledger says that the lease of a holder that kept trying is over. That must not happen, unless somebody ended
+    /// it by force: then this holder goes on for as long as it was promised, as one does who never hears of it.
     fn lost(&self, tenancy: &Tenancy, how: &End) {
+        if matches!(how, End::Revoked { .. }) {
+            return self.book.note(self.now(), &format!("{} hears that it was revoked", self.number));
+        }
         self.book.gives_up(self.number, tenancy.resource.as_str());
         let what = format!(
             "holder {} kept trying, and its lease {} with a TTL of {} ms ended: {how:?}",
-            self.number,
-            tenancy.grant.lease,
-            tenancy.grant.ttl.millis()
+            self.number, tenancy.grant.lease, tenancy.ttl_ms
         );
         self.book.broken("S3", self.now(), &what);
     }

@@ -4,9 +4,10 @@ use crate::book::{Book, Violation};
 use crate::dice::Dice;
 use crate::ground::{BentClock, Slowness, true_time};
 use crate::holder::{Line, Person};
+use crate::operator::Operator;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{End, Event, Happening, LeaseId, Ledger, Name, Revision};
+use tenure_core::{End, Event, Free, Happening, LeaseId, Ledger, Name, Revision};
 use tenure_server::disk::{Disk, MemoryDisk};
 use tenure_server::raft::log::{Log, LogOptions};
 use tenure_server::{Environment, Node, Tuning, Workers};
@@ -21,6 +22,8 @@ pub struct Plan {
     pub length: Duration,
     /// Values that break promises may be planted here, to see that they are caught.
     pub tuning: Tuning,
+    /// Whether who ends others' claims waits for what was promised to them. `Now` breaks S2 and must be caught.
+    pub forced_ends: Free,
     /// Whether to print the trace.
     pub verbose: bool,
 }
@@ -34,6 +37,8 @@ pub struct Report {
     pub lines: u64,
     /// Claims that were seated.
     pub grants: u64,
+    /// Claims and leases that were ended by somebody else's order.
+    pub forced: u64,
     /// Faults that were injected: power cuts, deaths of the process, pauses, stalls of the disk.
     pub faults: [u64; 4],
     /// Promises that were broken.
@@ -70,6 +75,11 @@ struct World {
 
 const HOLDERS: usize = 5;
 
+fn resources() -> Vec<Name> {
+    let names = ["db/leader", "jobs/nightly", "gpu/0"];
+    names.iter().map(|name| Name::parse(name).expect("this is a name")).collect()
+}
+
 impl World {
     fn new(plan: Plan) -> Self {
         let dice = Dice::new(plan.seed);
@@ -101,11 +111,13 @@ impl World {
     async fn run(mut self) -> Report {
         self.start().await;
         let holders: Vec<_> = (0..HOLDERS).map(|number| tokio::spawn(self.person(number).live())).collect();
+        let operator = tokio::spawn(self.operator().live());
         while self.now() < self.plan.length {
             sleep(self.dice.ms(200, 4_000)).await;
             self.judge();
             self.hurt().await;
         }
+        operator.abort();
         // Healed: everybody must come to an end of what they were doing.
         let patience = Duration::from_secs(120);
         for (number, holder) in holders.into_iter().enumerate() {
@@ -123,15 +135,25 @@ impl World {
             self.book.broken("liveness", self.now(), &format!("{left:?} leases outlive their TTL by far"));
         }
         self.read_log("at the end").await;
-        let (trace, lines, grants, violations) = self.book.close();
-        Report { trace, lines, grants, faults: self.faults, violations }
+        self.book.close(self.faults)
+    }
+
+    fn operator(&self) -> Operator {
+        Operator {
+            resources: resources(),
+            line: self.line.clone(),
+            dice: self.dice.fork(),
+            book: self.book.clone(),
+            origin: self.origin,
+            until: self.plan.length,
+            free: self.plan.forced_ends,
+        }
     }
 
     fn person(&self, number: usize) -> Person {
-        let names = ["db/leader", "jobs/nightly", "gpu/0"];
         Person {
             number,
-            resources: names.iter().map(|name| Name::parse(name).expect("this is a name")).collect(),
+            resources: resources(),
             line: self.line.clone(),
             dice: self.dice.fork(),
             book: self.book.clone(),

@@ -1,11 +1,12 @@
 //! The simulator earns trust by what it catches: each planted fault must be found, and nothing in a sound node.
 
 use std::time::Duration;
+use tenure_core::Free;
 use tenure_server::Tuning;
 use tenure_sim::{Plan, Report, run};
 
 fn plan(seed: u64, tuning: Tuning) -> Plan {
-    Plan { seed, length: Duration::from_secs(90), tuning, verbose: false }
+    Plan { seed, length: Duration::from_secs(90), tuning, forced_ends: Free::WhenVacated, verbose: false }
 }
 
 /// The first seed of so many that breaks this promise.
@@ -17,11 +18,22 @@ fn first_broken(promise: &str, tuning: Tuning, seeds: u64) -> Option<(u64, Repor
 
 #[test]
 fn a_sound_node_keeps_its_promises() {
+    let mut forced = 0;
     for seed in 1..=12 {
         let report = run(plan(seed, Tuning::default()));
         assert!(report.faults.iter().sum::<u64>() > 0, "seed {seed} hurt nothing");
         assert_eq!(report.violations, [], "seed {seed}");
+        forced += report.forced;
     }
+    assert!(forced > 0, "nothing was ended by force");
+}
+
+/// A resource that is free at once after a forced end has two holders, each of whom may believe that it is alone.
+#[test]
+fn an_operator_who_does_not_wait_is_caught() {
+    let broken = |seed| run(Plan { forced_ends: Free::Now, ..plan(seed, Tuning::default()) });
+    let caught = (1..=20).map(broken).any(|it| it.violations.iter().any(|violation| violation.promise == "S2"));
+    assert!(caught, "nobody noticed that the resource was given away too soon");
 }
 
 #[test]

@@ -3,15 +3,23 @@
 
 #![warn(missing_docs)]
 
+mod bad;
 mod codec;
 mod failure;
 mod read;
 mod write;
 
+pub use bad::BadRequest;
 pub use codec::{TreatyCodec, TreatyDecoder};
 pub use failure::{Code, code_of, failure, failure_status, read_status};
-pub use read::{BadRequest, Draw, read_handle, read_request};
-pub use write::{end, event, write_outcome};
+pub use read::{
+    Draw, read_class_name, read_handle, read_holder, read_key, read_label, read_lease, read_name, read_prefix,
+    read_request,
+};
+pub use write::{
+    end, ended, event, write_class, write_labels, write_leave, write_lifetime, write_mode, write_occupied,
+    write_outcome, write_policy,
+};
 
 /// The generated messages and calls of `tenure.v1`.
 #[allow(missing_docs, unused_qualifications, clippy::all, clippy::too_many_lines, reason = "generated code")]

@@ -1,17 +1,18 @@
 //! The one binary of Tenure. Data goes to stdout, words to stderr; every error says what to do next.
 
 mod args;
+mod clock;
 mod commands;
 mod failure;
 mod print;
 
 use args::{Cli, Command};
-use clap::Parser;
+use commands::Caller;
 use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -25,17 +26,26 @@ fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let Cli { command, addr, output } = cli;
+    let caller = &Caller { addr, output };
     match command {
         Command::Serve(serve) => commands::serve(serve).await,
         Command::Version => commands::version(output),
-        Command::Acquire(acquire) => commands::acquire(&addr, output, acquire).await,
-        Command::Renew(renew) => commands::renew(&addr, output, renew).await,
-        Command::Release(release) => commands::release(&addr, release).await,
-        Command::Verify(verify) => commands::verify(&addr, output, verify).await,
-        Command::Ls(ls) => commands::ls(&addr, output, ls).await,
-        Command::Lease(args::Lease::Grant { ttl, holder }) => commands::grant(&addr, output, ttl, holder).await,
-        Command::Lease(args::Lease::Ls) => commands::lease_ls(&addr, output).await,
-        Command::Lease(args::Lease::Revoke { lease, reason }) => commands::revoke(&addr, &lease, reason).await,
-        Command::Ping => commands::ping(&addr, output).await,
+        Command::Ping => commands::ping(caller).await,
+        Command::Acquire(acquire) => commands::acquire(caller, *acquire).await,
+        Command::Renew(renew) => commands::renew(caller, renew).await,
+        Command::Touch(touch) => commands::touch(caller, touch).await,
+        Command::Release(release) => commands::release(caller, release).await,
+        Command::Verify(verify) => commands::verify(caller, verify).await,
+        Command::Break(order) => commands::break_claims(caller, order).await,
+        Command::Transfer(transfer) => commands::transfer(caller, transfer).await,
+        Command::Ls(ls) => commands::ls(caller, ls).await,
+        Command::Show(show) => commands::show(caller, show).await,
+        Command::Why(show) => commands::why(caller, show).await,
+        Command::History(history) => commands::history(caller, history).await,
+        Command::Watch(watch) => commands::watch(caller, watch).await,
+        Command::Resource(resource) => commands::resource(caller, resource).await,
+        Command::Lease(lease) => commands::lease(caller, lease).await,
+        Command::Class(class) => commands::class(caller, class).await,
+        Command::Key(key) => commands::key(caller, key).await,
     }
 }

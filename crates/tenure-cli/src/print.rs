@@ -1,14 +1,17 @@
 //! Printing: data on stdout, words on stderr.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the one place that prints")]
+#![expect(clippy::print_stderr, reason = "this is the one place that prints")]
 
 use crate::args::Output;
 use comfy_table::{Table, presets};
 use serde::Serialize;
+use std::io::Write;
 use std::time::Duration;
 
 /// A row of a list: for people as cells, for programs as JSON, and its name alone.
 pub(crate) trait Row: Serialize {
     const HEADINGS: &'static [&'static str];
+    /// What is said if there are none.
+    const EMPTY: &'static str;
     fn cells(&self) -> Vec<String>;
     fn name(&self) -> String;
 }
@@ -20,26 +23,52 @@ struct Items<'a, T> {
 
 pub(crate) fn list<T: Row>(output: Output, rows: &[T]) {
     match output {
-        Output::Json => println!("{}", json(&Items { items: rows })),
-        Output::Jsonl => rows.iter().for_each(|row| println!("{}", json(row))),
-        Output::Name => rows.iter().for_each(|row| println!("{}", row.name())),
-        Output::Table if rows.is_empty() => say("nothing is held"),
-        Output::Table => {
-            let mut table = Table::new();
-            table.load_style(presets::NOTHING).set_header(T::HEADINGS);
-            table.add_rows(rows.iter().map(Row::cells));
-            for line in table.lines() {
-                println!("{}", line.trim());
-            }
-        }
+        Output::Json => line(&json(&Items { items: rows })),
+        Output::Jsonl => rows.iter().for_each(|row| line(&json(row))),
+        Output::Name => rows.iter().for_each(|row| line(&row.name())),
+        Output::Table if rows.is_empty() => say(T::EMPTY),
+        Output::Table => table(0, rows),
+    }
+}
+
+/// Rows under their headings, so far from the left.
+pub(crate) fn table<T: Row>(indent: usize, rows: &[T]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(T::HEADINGS);
+    table.add_rows(rows.iter().map(Row::cells));
+    for row in table.lines() {
+        line(&format!("{:indent$}{}", "", row.trim()));
     }
 }
 
 /// One thing: its line for people and scripts, or all of it as JSON.
-pub(crate) fn one(output: Output, line: &str, all: &impl Serialize) {
+pub(crate) fn one(output: Output, words: &str, all: &impl Serialize) {
     match output {
-        Output::Json | Output::Jsonl => println!("{}", json(all)),
-        Output::Table | Output::Name => println!("{line}"),
+        Output::Json | Output::Jsonl => line(&json(all)),
+        Output::Table | Output::Name => line(words),
+    }
+}
+
+/// Facts about one thing, each with its name before it.
+pub(crate) fn facts(facts: &[(&str, String)]) {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    for (name, value) in facts {
+        line(&format!("{name:width$}  {value}"));
+    }
+}
+
+/// A line of data.
+pub(crate) fn line(words: &str) {
+    bytes(words.as_bytes());
+}
+
+/// Data as it is, and the end of the line.
+pub(crate) fn bytes(data: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    let written = stdout.write_all(data).and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
+    if written.is_err() {
+        // Whoever read this has gone, as `head` does: there is nobody left to tell.
+        std::process::exit(141);
     }
 }
 
@@ -47,7 +76,7 @@ pub(crate) fn say(words: &str) {
     eprintln!("tenure: {words}");
 }
 
-fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("what is printed has only text keys")
 }
 
@@ -64,4 +93,44 @@ pub(crate) fn span(time: Duration) -> String {
 
 pub(crate) fn span_ms(ms: u64) -> String {
     span(Duration::from_millis(ms))
+}
+
+/// How long ago something was: 12s ago, 3m ago, 5h ago, 2d ago.
+pub(crate) fn ago_ms(ms: u64) -> String {
+    let s = ms / 1000;
+    match s {
+        0 => "just now".into(),
+        1..60 => format!("{s}s ago"),
+        60..3600 => format!("{}m ago", s / 60),
+        3600..172_800 => format!("{}h ago", s / 3600),
+        _ => format!("{}d ago", s / 86_400),
+    }
+}
+
+/// So many of a thing: 1 lease, 2 leases.
+pub(crate) fn count(number: u64, one: &str, several: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {several}") }
+}
+
+/// Something, or a dash for nothing.
+pub(crate) fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".into() } else { text.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        let spans = [(0, "0.0s"), (12_345, "12.3s"), (245_000, "4m05s"), (7_380_000, "2h03m"), (273_600_000, "3d04h")];
+        for (ms, text) in spans {
+            assert_eq!(span_ms(ms), text);
+        }
+        let agos =
+            [(0, "just now"), (12_345, "12s ago"), (245_000, "4m ago"), (7_380_000, "2h ago"), (273_600_000, "3d ago")];
+        for (ms, text) in agos {
+            assert_eq!(ago_ms(ms), text);
+        }
+    }
 }

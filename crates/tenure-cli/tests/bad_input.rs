@@ -6,7 +6,7 @@ mod support;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use support::{Server, acquire, claim, grant};
+use support::{Server, acquire, claim, grant, revoke};
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Error, v1};
@@ -31,9 +31,8 @@ fn bad_requests() -> Vec<(Ask, &'static str)> {
     let holder = |holder: &str| Ask::Grant(grant(5, holder, 1_000));
     let ttl = |ttl_ms: i64| Ask::Grant(grant(5, "ann", ttl_ms));
     let handle = |handle: &str| Ask::Release(v1::ReleaseRequest { handle: handle.into() });
-    let renew = |leases: Vec<u64>, ttls_ms: Vec<i64>| Ask::Renew(v1::RenewRequest { leases, ttls_ms });
-    let revoke =
-        |by: &str, reason: &str| Ask::Revoke(v1::RevokeRequest { lease: 1, by: by.into(), reason: reason.into() });
+    let renew = |leases: Vec<u64>, ttls_ms: Vec<i64>| Ask::Renew(v1::RenewRequest { leases, ttls_ms, kind: 0 });
+    let revoke = |by: &str, reason: &str| Ask::Revoke(revoke(1, by, reason));
     let no_lease = v1::AcquireRequest { resource: "a".into(), ..Default::default() };
     let two_leases = v1::AcquireRequest { lease: 7, ..claim("a", 5, "ann", 1_000) };
     vec![
@@ -67,7 +66,51 @@ fn bad_requests() -> Vec<(Ask, &'static str)> {
         (revoke("", "why"), "bad_holder"),
         (revoke("ann", &"r".repeat(1_025)), "bad_reason"),
         (revoke("ann", "no such lease"), "no_lease"),
-        (Ask::Cancel(v1::CancelRequest { lease: 1, resource: "db".into() }), "no_lease"),
+        (Ask::Cancel(v1::CancelRequest { lease: 1, resource: "db".into(), resources: Vec::new() }), "no_lease"),
+    ]
+}
+
+/// The same for what is asked of several resources, by order, and of classes and keys: a slice, for the reader's own
+/// tests go through every field.
+fn more_bad_requests() -> Vec<(Ask, &'static str)> {
+    let plain = || claim("", 5, "ann", 1_000);
+    let want = |name: &str, mode: v1::Mode, units, capacity| v1::Want {
+        resource: name.into(),
+        mode: mode.into(),
+        units,
+        capacity,
+    };
+    let wants = |wants: Vec<v1::Want>| Ask::Acquire(v1::AcquireRequest { wants, ..plain() });
+    let shared = |name: &str| want(name, v1::Mode::Shared, 0, 0);
+    let grant_of = |class: &str| Ask::Grant(v1::GrantRequest { class: class.into(), ..grant(5, "ann", 1_000) });
+    let define =
+        |capacity| Ask::DefineResource(v1::DefineResourceRequest { resource: "pool".into(), capacity: Some(capacity) });
+    let break_of = |resource: &str, delay_ms| {
+        let (by, resource) = ("op".into(), resource.into());
+        Ask::BreakClaims(v1::BreakRequest { resource, by, delay_ms, ..Default::default() })
+    };
+    let transfer = |handle: &str, to| Ask::Transfer(v1::TransferRequest { handle: handle.into(), to, force: None });
+    let class = v1::Class { name: "batch".into(), ttl_ms: 1_000, ttl_min_ms: 2_000, ..Default::default() };
+    let put = |key: &[u8], lease| Ask::Put(v1::PutRequest { key: key.into(), lease, ..Default::default() });
+    vec![
+        (wants(vec![shared("a"), shared("a")]), "bad_wants"),
+        (wants((0..17).map(|n| shared(&format!("r/{n}"))).collect()), "bad_wants"),
+        (wants(vec![want("a", v1::Mode::Units, 0, 0)]), "bad_units"),
+        (wants(vec![want("a", v1::Mode::Units, 2, 1)]), "too_big"),
+        (grant_of("a//b"), "bad_class"),
+        (grant_of("nowhere"), "no_class"),
+        (Ask::Grant(v1::GrantRequest { parent: 5, ..grant(5, "ann", 1_000) }), "own_parent"),
+        (Ask::Grant(v1::GrantRequest { parent: 6, ..grant(5, "ann", 1_000) }), "no_lease"),
+        (Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: 6 }), "no_lease"),
+        (define(0), "bad_capacity"),
+        (break_of("db", -1), "bad_span"),
+        (break_of("db", 0), "not_held"),
+        (transfer("db", 6), "bad_handle"),
+        (transfer("db@7", 6), "stale"),
+        (Ask::SetClass(v1::SetClassRequest { class: Some(class) }), "ttl_of_class"),
+        (put(b"", 0), "bad_key"),
+        (put(b"k", 0), "no_key"),
+        (Ask::Delete(v1::DeleteRequest { which: None }), "bad_request"),
     ]
 }
 
@@ -80,6 +123,13 @@ async fn unary(client: &Client, ask: Ask) -> Result<(), Error> {
         Ask::Release(request) => client.release(request).await.map(drop),
         Ask::Cancel(request) => client.cancel(request).await.map(drop),
         Ask::Revoke(request) => client.revoke(request).await.map(drop),
+        Ask::ReleaseLease(request) => client.release_lease(request).await.map(drop),
+        Ask::BreakClaims(request) => client.break_claims(request).await.map(drop),
+        Ask::Transfer(request) => client.transfer(request).await.map(drop),
+        Ask::DefineResource(request) => client.define_resource(request).await.map(drop),
+        Ask::SetClass(request) => client.set_class(request).await.map(drop),
+        Ask::Put(request) => client.put(request).await.map(drop),
+        Ask::Delete(request) => client.delete(request).await.map(drop),
     }
 }
 
@@ -90,7 +140,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
     let client = server.client().await;
     let before = revision(&client).await;
     let mut stream = client.converse().await.unwrap();
-    for (id, (ask, expected)) in (0..).zip(bad_requests()) {
+    for (id, (ask, expected)) in (0..).zip(bad_requests().into_iter().chain(more_bad_requests())) {
         let refused = unary(&client, ask.clone()).await.expect_err(expected);
         assert_eq!(code(refused), expected, "{ask:?}");
         stream.send(v1::Request { id, body: Some(ask.clone()) }).await.unwrap();
@@ -105,7 +155,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
     assert!(matches!(stream.next().await.unwrap().body, Some(Tell::Failure(failure)) if failure.code == "bad_request"));
     assert_eq!(revision(&client).await, before, "nothing was changed");
     acquire(&client, claim("still/up", 9, "ann", 1_000)).await.unwrap();
-    let largest = v1::RenewRequest { leases: vec![9; 4_096], ttls_ms: Vec::new() };
+    let largest = v1::RenewRequest { leases: vec![9; 4_096], ..Default::default() };
     client.renew(largest).await.expect("one below the limit is accepted");
 }
 

@@ -51,7 +51,7 @@ async fn a_waiting_acquire_is_answered_waiting_and_later_seated() {
     let State::Fence(second) = state(&mut stream, 10).await else { panic!("bob is next") };
     assert!(second > first);
     // A waiter whose lease ends is told so, and is never seated.
-    client.revoke(v1::RevokeRequest { lease: 3, by: "op".into(), reason: "test".into() }).await.unwrap();
+    client.revoke(support::revoke(3, "op", "test")).await.unwrap();
     let answer = soon("an answer", stream.next()).await.unwrap();
     assert_eq!(answer.id, 11);
     let Some(Tell::Failure(failure)) = answer.body else { panic!("cat's lease is over") };
@@ -75,8 +75,8 @@ async fn a_waiter_that_cancels_leaves_the_line_and_one_that_reconnects_keeps_its
     let mut stream = client.converse().await.unwrap();
     ask(&stream, 7, in_line("db", 4, "waiter")).await;
     assert_eq!(state(&mut stream, 7).await, State::Place(3), "the same lease keeps its place");
-    client.cancel(v1::CancelRequest { lease: 2, resource: "db".into() }).await.unwrap();
-    client.cancel(v1::CancelRequest { lease: 3, resource: "db".into() }).await.unwrap();
+    client.cancel(v1::CancelRequest { lease: 2, resource: "db".into(), ..Default::default() }).await.unwrap();
+    client.cancel(v1::CancelRequest { lease: 3, resource: "db".into(), ..Default::default() }).await.unwrap();
     release(&client, "db", fence).await;
     assert!(matches!(state(&mut stream, 7).await, State::Fence(next) if next > fence));
 }
@@ -285,7 +285,7 @@ async fn leases_are_listed_in_pages_without_gaps() {
     let mut ids = Vec::new();
     let mut request = v1::ListLeasesRequest { limit: 10, ..Default::default() };
     loop {
-        let page = client.list_leases(request).await.unwrap();
+        let page = client.list_leases(request.clone()).await.unwrap();
         ids.extend(page.items.iter().map(|item| item.lease));
         if page.next == 0 {
             break;

@@ -1,10 +1,13 @@
-//! What the log tells the ledger, and what the ledger answers. Commands are orders, replies the yes, refusals the
-//! reasoned no. Nothing here decides anything.
+//! What the log tells the ledger. Commands are orders; what is answered to them is in `reply.rs`. Nothing here decides
+//! anything.
 
-use crate::event::{End, Revision};
 use crate::fence::{Fence, Handle};
-use crate::names::{Holder, LeaseId, Name, Note};
-use crate::time::{Moment, Ttl};
+use crate::limits::NAME_BYTES_MAX;
+use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
+use crate::names::{Holder, Key, Label, Labels, LeaseId, Name, Note};
+use crate::time::{Moment, Span, Ttl};
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Which leadership stamped an entry. An entry that another one put into the log changes nothing.
@@ -36,7 +39,7 @@ pub struct Entry {
 pub enum Command {
     /// Begin a lease.
     Grant(Grant),
-    /// Claim a resource, on a new lease or a given one.
+    /// Claim resources, on a new lease or a given one.
     Acquire(Acquire),
     /// Extend leases by their ids.
     Renew(Renew),
@@ -44,10 +47,24 @@ pub enum Command {
     RenewHandle(RenewHandle),
     /// Give a resource back.
     Release(Release),
-    /// Leave a line, or give the resource back if the claim was seated meanwhile.
+    /// Give back a lease with all that hangs on it.
+    ReleaseLease(ReleaseLease),
+    /// Leave a line, or give back what was seated meanwhile.
     Cancel(Cancel),
-    /// End a lease, whoever holds it.
+    /// End leases, whoever holds them.
     Revoke(Revoke),
+    /// End claims on a resource, whoever holds them.
+    Break(Break),
+    /// Give a claim to another lease.
+    Transfer(Transfer),
+    /// Say how many units a resource has.
+    Define(Define),
+    /// Define or change a class.
+    SetClass(Class),
+    /// Write a key, or attach it to a lease, or detach it.
+    Put(Put),
+    /// Remove keys.
+    Delete(Delete),
 }
 
 impl Command {
@@ -56,9 +73,43 @@ impl Command {
         matches!(self, Self::Renew(_) | Self::RenewHandle(_))
     }
 
+    /// About how many bytes it takes in memory and in the log: what queues and entries are bounded by.
+    pub fn bytes(&self) -> usize {
+        let grant = |grant: &Grant| {
+            let labels: usize = grant.labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+            labels + grant.reason.as_str().len() + grant.holder.as_str().len()
+        };
+        let force = |force: &Force| force.by.as_str().len() + force.reason.as_str().len();
+        64 + match self {
+            Self::Grant(it) => grant(it),
+            Self::Acquire(it) => {
+                let names: usize = it.wants.iter().map(|want| 32 + want.resource.as_str().len()).sum();
+                names + if let On::New(it) = &it.on { grant(it) } else { 0 }
+            }
+            Self::Renew(it) => it.leases.len() * 16,
+            Self::RenewHandle(it) => it.handle.resource.as_str().len(),
+            Self::Release(it) => it.handle.resource.as_str().len(),
+            Self::ReleaseLease(_) => 0,
+            Self::Cancel(it) => it.resources.iter().map(|name| 16 + name.as_str().len()).sum(),
+            Self::Revoke(it) => force(&it.force) + NAME_BYTES_MAX,
+            Self::Break(it) => force(&it.force) + it.resource.as_str().len(),
+            Self::Transfer(it) => it.force.as_ref().map_or(0, force) + it.handle.resource.as_str().len(),
+            Self::Define(it) => it.resource.as_str().len(),
+            Self::SetClass(it) => 64 + it.name.as_str().len(),
+            Self::Put(it) => it.key.bytes().len() + it.value.as_ref().map_or(0, |value| value.len()),
+            Self::Delete(Delete { keys: Keys::One(key) }) => key.bytes().len(),
+            Self::Delete(Delete { keys: Keys::Prefix(prefix) }) => prefix.len(),
+        }
+    }
+
     /// Whether this keeps or frees what is held. Under load these go before what asks for more.
     pub const fn is_upkeep(&self) -> bool {
-        !matches!(self, Self::Grant(_) | Self::Acquire(_))
+        match self {
+            Self::Renew(_) | Self::RenewHandle(_) | Self::Release(_) | Self::ReleaseLease(_) => true,
+            Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) => true,
+            Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) => false,
+            Self::Define(_) | Self::SetClass(_) | Self::Put(_) => false,
+        }
     }
 }
 
@@ -69,21 +120,85 @@ pub struct Grant {
     pub lease: LeaseId,
     /// Whose lease it is.
     pub holder: Holder,
-    /// How long it lives without a renewal.
-    pub ttl: Ttl,
     /// Tells a retry from another's request with the same id.
     pub request: u64,
+    /// How long it lives without a renewal; if it is not said, as its class says, or 15 s without a class.
+    pub ttl: Option<Ttl>,
+    /// The class whose presets and policy it follows.
+    pub class: Option<Name>,
+    /// How long it stays held and renewable after its deadline; if it is not said, as its class says, or not at all.
+    pub grace: Option<Span>,
+    /// How long it may be renewed at all; if it is not said, as its class says, or for ever.
+    pub lifetime: Option<Lifetime>,
+    /// The lease that it ends with.
+    pub parent: Option<LeaseId>,
+    /// What is said about it.
+    pub labels: Labels,
+    /// What it is for, in a sentence.
+    pub reason: Note,
 }
 
-/// Claim a resource exclusively.
+impl Grant {
+    /// A lease without class, grace, parent or labels.
+    pub fn plain(lease: LeaseId, holder: Holder, ttl: Ttl, request: u64) -> Self {
+        let (labels, reason) = (Labels::default(), Note::default());
+        Self {
+            lease,
+            holder,
+            request,
+            ttl: Some(ttl),
+            class: None,
+            grace: None,
+            lifetime: None,
+            parent: None,
+            labels,
+            reason,
+        }
+    }
+}
+
+/// Claim resources, all or none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acquire {
-    /// The lease that the claim hangs on.
+    /// The lease that the claims hang on.
     pub on: On,
+    /// What is claimed: at least one resource, each once.
+    pub wants: Vec<Want>,
+    /// What to do if they are not free.
+    pub wait: Wait,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// How long each claim stays as a vacating stake after an abnormal end.
+    pub lock_delay: Span,
+    /// The holder's epoch, which supersedes its claims of lower epochs.
+    pub epoch: Option<Epoch>,
+}
+
+impl Acquire {
+    /// An exclusive claim on one resource.
+    pub fn exclusive(on: On, resource: Name, wait: Wait) -> Self {
+        let wants = alloc::vec![Want { resource, mode: Mode::Exclusive, capacity: None }];
+        Self { on, wants, wait, priority: Priority::default(), lock_delay: Span::ZERO, epoch: None }
+    }
+
+    /// The lease that the claims hang on.
+    pub const fn lease(&self) -> LeaseId {
+        match &self.on {
+            On::New(grant) => grant.lease,
+            On::Given(lease) => *lease,
+        }
+    }
+}
+
+/// One resource that an acquire asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
     /// The resource.
     pub resource: Name,
-    /// What to do if it is not free.
-    pub wait: Wait,
+    /// How it is claimed.
+    pub mode: Mode,
+    /// The capacity that is expected of it. The first to claim a resource defines it so; another one is refused.
+    pub capacity: Option<Units>,
 }
 
 /// The lease that a claim hangs on.
@@ -95,13 +210,21 @@ pub enum On {
     Given(LeaseId),
 }
 
-/// What an acquire does if the resource is not free.
+/// What an acquire does if the resources are not free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It is refused, and nothing changes.
     Never,
     /// It joins the line.
-    InLine,
+    InLine {
+        /// How long it stays there. Several resources have a limit in any case.
+        limit: Option<Span>,
+    },
+}
+
+impl Wait {
+    /// Waiting in line without a limit of its own.
+    pub const IN_LINE: Self = Self::InLine { limit: None };
 }
 
 /// Extend leases, each answered on its own.
@@ -109,6 +232,8 @@ pub enum Wait {
 pub struct Renew {
     /// The leases.
     pub leases: Vec<Renewal>,
+    /// What renews them.
+    pub kind: Kind,
 }
 
 /// One lease to extend.
@@ -127,6 +252,8 @@ pub struct RenewHandle {
     pub handle: Handle,
     /// Another TTL from now on; a shorter one never moves the deadline earlier.
     pub ttl: Option<Ttl>,
+    /// What renews it.
+    pub kind: Kind,
 }
 
 /// Give a resource back.
@@ -136,155 +263,146 @@ pub struct Release {
     pub handle: Handle,
 }
 
-/// Leave a line, or give back what was seated meanwhile.
+/// Give back a lease with all that hangs on it, by its holder's will.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cancel {
-    /// The lease whose claim it is.
-    pub lease: LeaseId,
-    /// The resource.
-    pub resource: Name,
-}
-
-/// End a lease at once, with all that hangs on it. Only the fence protects what its holder was doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revoke {
+pub struct ReleaseLease {
     /// The lease.
     pub lease: LeaseId,
+}
+
+/// Leave the lines of resources, or give back those that were seated meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The lease whose claims they are.
+    pub lease: LeaseId,
+    /// The resources, at least one.
+    pub resources: Vec<Name>,
+}
+
+/// Who orders a forced end, why, and how soon the resource is free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Force {
     /// Who orders it.
     pub by: Holder,
     /// Why.
     pub reason: Note,
+    /// When what was held can be held again.
+    pub free: Free,
 }
 
-/// The answer to one command.
-pub type Outcome = Result<Reply, Refusal>;
-
-/// The yes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// The lease lives.
-    Granted {
-        /// The lease.
-        lease: LeaseId,
-        /// Its effective TTL in milliseconds, from which its holder counts. For a retry it is what is left.
-        ttl_ms: u64,
-        /// The ledger's revision after this command.
-        revision: Revision,
-    },
-    /// The claim holds its resource.
-    Seated(Seat),
-    /// The claim stands in line.
-    Waiting {
-        /// The lease.
-        lease: LeaseId,
-        /// Its place, from 1.
-        place: u64,
-        /// The effective TTL of the lease in milliseconds; it must be renewed while it waits.
-        ttl_ms: u64,
-        /// The ledger's revision after this command.
-        revision: Revision,
-    },
-    /// Each lease's own answer, in the order asked.
-    Renewed(Vec<Result<Renewed, Refusal>>),
-    /// The lease behind the handle was extended.
-    HandleRenewed(Renewed),
-    /// The resource was given back, now or by an earlier try.
-    Released,
-    /// The claim is gone from the line or from its seat.
-    Cancelled,
-    /// The lease was ended, now or by an earlier try.
-    Revoked,
-}
-
-/// A claim that holds its resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
-    /// The lease.
-    pub lease: LeaseId,
-    /// The fence that the holder shows wherever it writes.
-    pub fence: Fence,
-    /// The effective TTL of the lease in milliseconds. For a retry it is what is left.
-    pub ttl_ms: u64,
-    /// The ledger's revision after this command.
-    pub revision: Revision,
-}
-
-/// A lease that was extended.
+/// When what a forced end took from its holder can be held by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewed {
-    /// The lease.
-    pub lease: LeaseId,
-    /// Its effective TTL, from which its holder counts.
-    pub ttl: Ttl,
+pub enum Free {
+    /// At the deadline that was promised to the old holder, or after the lock-delay of its claim.
+    WhenVacated,
+    /// At once. Only the fence protects what the old holder was doing.
+    Now,
 }
 
-/// The reasoned no: the service worked, nothing changed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// Another lease has this id.
-    #[error("lease {lease} exists already and belongs to {holder}")]
-    Exists {
-        /// The id.
-        lease: LeaseId,
-        /// Whose lease it is.
+/// End leases, whoever holds them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoke {
+    /// Which.
+    pub which: Which,
+    /// By whose order.
+    pub force: Force,
+}
+
+/// Which leases a revoke ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// This one.
+    Lease(LeaseId),
+    /// Those that hold a resource whose name starts so.
+    Prefix {
+        /// How the names start.
+        prefix: String,
+        /// Where to go on: the `next` of the reply before, or empty.
+        from: String,
+    },
+    /// Those of a holder.
+    Holder {
+        /// Whose.
         holder: Holder,
+        /// Where to go on.
+        from: Option<LeaseId>,
     },
-    /// No lease has this id, and none that is remembered had it.
-    #[error("there is no lease {lease}")]
-    NoLease {
-        /// The id.
-        lease: LeaseId,
+    /// Those with a label.
+    Label {
+        /// Which label.
+        label: Label,
+        /// Where to go on.
+        from: Option<LeaseId>,
     },
-    /// The lease ended.
-    #[error("lease {lease} has ended")]
-    Lapsed {
-        /// The id.
-        lease: LeaseId,
-        /// How it ended.
-        how: End,
-        /// When, in service time.
-        when: Moment,
-        /// When, by the wall clock of the leader of that time.
-        wall_ms: u64,
-    },
-    /// Somebody else holds the resource, or is about to.
-    #[error("{resource} is held by {holder}")]
-    Taken {
-        /// The resource.
-        resource: Name,
-        /// Who holds it, or is first in line for it.
-        holder: Holder,
-        /// The fence of the holding claim; none while the next in line takes its seat.
-        fence: Option<Fence>,
-        /// How long that lease lives without a renewal.
-        remaining_ms: u64,
-        /// How many wait.
-        waiting: u64,
-    },
-    /// The handle's claim is not the one that holds the resource.
-    #[error("{handle} is stale")]
-    Stale {
-        /// The handle that was shown.
-        handle: Handle,
-        /// Who holds the resource now, and with which fence.
-        current: Option<(Holder, Fence)>,
-        /// How and when (service time, wall clock) the handle's claim ended, if that is remembered.
-        ended: Option<(End, Moment, u64)>,
-    },
-    /// The lease has no claim on this resource.
-    #[error("lease {lease} has no claim on {resource}")]
-    NoClaim {
-        /// The lease.
-        lease: LeaseId,
-        /// The resource.
-        resource: Name,
-    },
-    /// A limit is reached.
-    #[error("no room: {what} may be at most {max}")]
-    Full {
-        /// What is counted.
-        what: &'static str,
-        /// The limit.
-        max: usize,
-    },
+}
+
+/// End claims on a resource. A lease that was made for them ends with its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Break {
+    /// The resource.
+    pub resource: Name,
+    /// Only the claim with this fence; else all that hold it.
+    pub fence: Option<Fence>,
+    /// By whose order.
+    pub force: Force,
+    /// How long the holders are left to finish and to let go. A later order replaces an earlier one.
+    pub delay: Span,
+}
+
+/// Give a claim to another lease, with a new fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The claim; a stale one is refused.
+    pub handle: Handle,
+    /// The lease that gets it.
+    pub to: LeaseId,
+    /// By whose order: the holder's own if there is none. Else the claim is broken, and a seat reserved for the other.
+    pub force: Option<Force>,
+}
+
+/// Say how many units a resource has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Define {
+    /// The resource.
+    pub resource: Name,
+    /// How many; none takes the definition back.
+    pub capacity: Option<Units>,
+}
+
+/// Write a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The key.
+    pub key: Key,
+    /// Its value; none keeps the one it has.
+    pub value: Option<Arc<[u8]>>,
+    /// The lease that it hangs on from now on.
+    pub lease: Hang,
+}
+
+/// What a put does with the lease of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hang {
+    /// The key hangs on no lease.
+    Free,
+    /// The key stays where it is.
+    Keep,
+    /// The key hangs on this lease and is deleted when it ends.
+    On(LeaseId),
+}
+
+/// Remove keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delete {
+    /// Which.
+    pub keys: Keys,
+}
+
+/// One key, or all that start alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// This one.
+    One(Key),
+    /// All whose bytes start so; everything, if it is empty.
+    Prefix(Arc<[u8]>),
 }

@@ -1,10 +1,11 @@
 //! What happened, numbered alike on every node. Renewals make no event.
 
 use crate::fence::Fence;
-use crate::names::{Holder, LeaseId, Name, Note};
-use crate::time::{Moment, Ttl};
+use crate::mode::{Mode, Units};
+use crate::names::{Holder, Key, LeaseId, Name, Note};
+use crate::time::Moment;
 
-/// The count of visible changes: +1 for each, one for a whole lease that ended.
+/// The count of visible changes: +1 for each, one for a whole lease tree that ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
@@ -13,7 +14,7 @@ pub struct Revision(pub u64);
 pub enum End {
     /// Its holder gave it back.
     Released,
-    /// Its deadline passed without a renewal.
+    /// Its deadline, and its grace if it had one, passed without a renewal.
     Expired,
     /// Somebody else ended it.
     Revoked {
@@ -22,6 +23,39 @@ pub enum End {
         /// Why, in their words.
         reason: Note,
     },
+    /// The lease that it hung on ended.
+    ParentEnded {
+        /// That lease: the first of its tree to end.
+        parent: LeaseId,
+    },
+    /// Its holder came back with a higher epoch.
+    Superseded,
+    /// Its deadline passed, and its maximum lifetime had kept renewals from moving it.
+    MaxLifetime,
+    /// It waited in line as long as it had said it would, and was not seated.
+    WaitedOut,
+    /// Its holder gave the claim to somebody else.
+    Transferred {
+        /// To whom.
+        to: Holder,
+    },
+}
+
+/// Why a waiter left its line without having held the resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It was cancelled.
+    Cancelled,
+    /// Its lease ended.
+    LeaseEnded,
+    /// Its wait limit was reached.
+    WaitedOut,
+    /// Its holder came back with a higher epoch.
+    Superseded,
+    /// The capacity was set lower than what it asked for.
+    TooBig,
+    /// It was given the claim, or a reserved seat, by a transfer.
+    Transferred,
 }
 
 /// One thing that happened.
@@ -50,8 +84,12 @@ pub enum Happening {
         lease: LeaseId,
         /// Whose it is.
         holder: Holder,
-        /// How long it lives without a renewal.
-        ttl: Ttl,
+        /// How long it lives without a renewal, in milliseconds.
+        ttl_ms: u64,
+        /// The lease that it ends with.
+        parent: Option<LeaseId>,
+        /// Its class.
+        class: Option<Name>,
     },
     /// A lease joined the line of a resource.
     Queued {
@@ -61,6 +99,8 @@ pub enum Happening {
         lease: LeaseId,
         /// Whose it is.
         holder: Holder,
+        /// How it wants to hold it.
+        mode: Mode,
     },
     /// A claim started to hold its resource.
     Seated {
@@ -72,8 +112,10 @@ pub enum Happening {
         holder: Holder,
         /// The fence of this claim.
         fence: Fence,
-        /// How long the lease lives from now without a renewal.
-        ttl: Ttl,
+        /// How it holds it.
+        mode: Mode,
+        /// How long the lease lives from now without a renewal, in milliseconds.
+        ttl_ms: u64,
     },
     /// A holding claim ended.
     Vacated {
@@ -85,6 +127,32 @@ pub enum Happening {
         fence: Fence,
         /// How.
         how: End,
+        /// Until when it stays as a vacating stake; none if it is free at once.
+        until: Option<Moment>,
+    },
+    /// A vacating stake is over.
+    Freed {
+        /// The resource.
+        resource: Name,
+        /// The lease that once held it.
+        lease: LeaseId,
+        /// The fence that it held it with.
+        fence: Fence,
+    },
+    /// Somebody ordered that a claim be broken later.
+    Breaking {
+        /// The resource.
+        resource: Name,
+        /// The lease.
+        lease: LeaseId,
+        /// The fence of the claim.
+        fence: Fence,
+        /// When it will be broken.
+        at: Moment,
+        /// By whose order.
+        by: Holder,
+        /// Why.
+        reason: Note,
     },
     /// A waiter left the line without having held the resource.
     Left {
@@ -92,6 +160,8 @@ pub enum Happening {
         resource: Name,
         /// The lease.
         lease: LeaseId,
+        /// Why.
+        why: Leave,
     },
     /// A lease ended, with all that hung on it.
     Ended {
@@ -102,18 +172,54 @@ pub enum Happening {
         /// How.
         how: End,
     },
+    /// The capacity of a resource was defined by an order, or is no longer.
+    Defined {
+        /// The resource.
+        resource: Name,
+        /// How many units it has by that order; none if the definition was taken back.
+        capacity: Option<Units>,
+    },
+    /// A class was defined or changed.
+    ClassSet {
+        /// Its name.
+        class: Name,
+    },
+    /// A key was written.
+    Put {
+        /// The key.
+        key: Key,
+        /// The lease that it hangs on.
+        lease: Option<LeaseId>,
+        /// The keyspace's revision of this change.
+        kv_revision: u64,
+        /// How often the key was written since it was created.
+        version: u64,
+    },
+    /// A key was deleted, by an order or with its lease.
+    Deleted {
+        /// The key.
+        key: Key,
+        /// The lease that it hung on.
+        lease: Option<LeaseId>,
+        /// The keyspace's revision of this change.
+        kv_revision: u64,
+    },
 }
 
 impl Happening {
-    /// The lease that this happened to.
-    pub const fn lease(&self) -> LeaseId {
+    /// The lease that this happened to, if it is about one.
+    pub const fn lease(&self) -> Option<LeaseId> {
         match self {
             Self::Granted { lease, .. }
             | Self::Queued { lease, .. }
             | Self::Seated { lease, .. }
             | Self::Vacated { lease, .. }
+            | Self::Freed { lease, .. }
+            | Self::Breaking { lease, .. }
             | Self::Left { lease, .. }
-            | Self::Ended { lease, .. } => *lease,
+            | Self::Ended { lease, .. } => Some(*lease),
+            Self::Put { lease, .. } | Self::Deleted { lease, .. } => *lease,
+            Self::Defined { .. } | Self::ClassSet { .. } => None,
         }
     }
 
@@ -123,8 +229,20 @@ impl Happening {
             Self::Queued { resource, .. }
             | Self::Seated { resource, .. }
             | Self::Vacated { resource, .. }
-            | Self::Left { resource, .. } => Some(resource),
+            | Self::Freed { resource, .. }
+            | Self::Breaking { resource, .. }
+            | Self::Left { resource, .. }
+            | Self::Defined { resource, .. } => Some(resource),
             Self::Granted { .. } | Self::Ended { .. } => None,
+            Self::ClassSet { .. } | Self::Put { .. } | Self::Deleted { .. } => None,
+        }
+    }
+
+    /// The key that this happened to, if it is about one.
+    pub const fn key(&self) -> Option<&Key> {
+        match self {
+            Self::Put { key, .. } | Self::Deleted { key, .. } => Some(key),
+            _ => None,
         }
     }
 }

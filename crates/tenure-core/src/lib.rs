@@ -14,17 +14,23 @@ mod event;
 mod fence;
 mod ledger;
 pub mod limits;
+mod mode;
 mod names;
 mod record;
+mod reply;
 mod time;
 
 pub use command::{
-    Acquire, Cancel, Command, Entry, Grant, Leader, On, Outcome, Refusal, Release, Renew, RenewHandle, Renewal,
-    Renewed, Reply, Revoke, Seat, Wait,
+    Acquire, Break, Cancel, Command, Define, Delete, Entry, Force, Free, Grant, Hang, Keys, Leader, On, Put, Release,
+    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Transfer, Wait, Want, Which,
 };
-pub use event::{End, Event, Happening, Revision};
+pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
-pub use ledger::{Applied, EndedClaim, EndedLease, Holding, Lease, Ledger, Resource, Stake};
-pub use names::{BadText, Holder, LeaseId, Name, Note};
+pub use ledger::{
+    Applied, Blocker, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Stake, Vacating, Waiter,
+};
+pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
+pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
 pub use record::Damage;
-pub use time::{BadTtl, Moment, Ttl};
+pub use reply::{Occupied, Outcome, Place, Refusal, Renewed, Reply, Seat};
+pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};

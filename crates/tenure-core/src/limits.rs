@@ -1,8 +1,11 @@
-//! Every limit that the ledger keeps, each with its reason. All of them belong to rules version 1: a node never takes
-//! one from a flag or a file, because two nodes must never disagree on what an entry does.
+//! Every limit that the ledger keeps, each with its reason. They belong to the rules: a node never takes one from a flag
+//! or a file, because two nodes must never disagree on what an entry does.
 
 /// The newest version of the rules that this build can apply.
-pub const RULES_MAX: u32 = 1;
+pub const RULES_MAX: u32 = 2;
+
+/// The oldest version of the rules that this build can apply. Version 1 was never released.
+pub const RULES_MIN: u32 = 2;
 
 /// A resource name, in bytes. Long enough for any path people type, short enough to be a map key.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -22,8 +25,88 @@ pub const TTL_MS_MAX: u64 = 9_000_000_000_000;
 /// Leases alive at once. A bound on memory (about a kilobyte each in this ledger), not a figure to aim at.
 pub const LEASES_MAX: usize = 16_000_000;
 
-/// Things attached to one lease. What ends in one step must fit into one step.
+/// Things attached to one lease tree: claims, keys and child leases. What ends in one step must fit into one step.
 pub const ATTACHED_MAX: usize = 10_000;
+
+/// Generations of leases, the first one included. Whatever is attached is counted on each ancestor.
+pub const GENERATIONS_MAX: usize = 16;
+
+/// Claims over all leases, holding and waiting. A bound on memory, as with the leases.
+pub const CLAIMS_MAX: usize = 16_000_000;
+
+/// Resources named by one acquire. Enough for a machine, its GPUs and its address; few enough to seat in one step.
+pub const RESOURCES_MAX: usize = 16;
+
+/// How long an acquire of several resources waits in line unless it says so, in milliseconds. It blocks all of its
+/// resources for those behind it, so it does not wait for ever.
+pub const WAIT_MS_DEFAULT: u64 = 60_000;
+
+/// The longest time that an acquire of several resources may wait in line, in milliseconds.
+pub const WAIT_MS_MAX: u64 = 3_600_000;
+
+/// Units that a resource may have. A JSON number and 32 bits hold it.
+pub const CAPACITY_MAX: u64 = 1_000_000_000;
+
+/// Claims that may hold one resource at once, vacating ones included. Whoever would be number 10,001 waits.
+pub const HOLDERS_MAX: usize = 10_000;
+
+/// The highest priority, and the lowest below zero.
+pub const PRIORITY_MAX: i32 = 1000;
+
+/// What one step of priority is worth, in milliseconds of arrival: who has priority 1 goes before those who came up to
+/// so much earlier, and nobody waits behind later ones for ever.
+pub const PRIORITY_INTERVAL_MS: u64 = 10_000;
+
+/// The longest lock-delay, in milliseconds.
+pub const LOCK_DELAY_MS_MAX: u64 = 3_600_000;
+
+/// The longest grace, in milliseconds.
+pub const GRACE_MS_MAX: u64 = 86_400_000;
+
+/// The longest delay of a break, in milliseconds.
+pub const BREAK_DELAY_MS_MAX: u64 = 86_400_000;
+
+/// The TTL of a lease that names neither a TTL nor a class, in milliseconds.
+pub const TTL_MS_DEFAULT: u64 = 15_000;
+
+/// Labels of one lease.
+pub const LABELS_MAX: usize = 16;
+
+/// The key of a label, in bytes.
+pub const LABEL_KEY_BYTES_MAX: usize = 64;
+
+/// The value of a label, in bytes.
+pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+
+/// Classes that may be defined or changed.
+pub const CLASSES_MAX: usize = 256;
+
+/// Resources whose capacity is defined by an order, so that they are kept while free.
+pub const DEFINED_MAX: usize = 1_000_000;
+
+/// A key and its value together, in bytes: what one request may carry.
+pub const KEY_VALUE_BYTES_MAX: usize = 1_500_000;
+
+/// All keys and values together, in bytes, each key with [`KEY_COST_BYTES`] on top. They are held in memory.
+pub const KEYSPACE_BYTES_MAX: u64 = 2_147_483_648;
+
+/// What a key costs besides its bytes.
+pub const KEY_COST_BYTES: u64 = 128;
+
+/// Keys that one delete may remove. What changes in one step must fit into one step.
+pub const DELETED_MAX: usize = 10_000;
+
+/// Leases or resources that one revoke by prefix, holder or label looks at. The reply says where to go on.
+pub const SCAN_MAX: usize = 65_536;
+
+/// Contended resources that one renewal looks at to tell its holder who waits.
+pub const CONTENDED_MAX: usize = 1000;
+
+/// Steps that one entry may take to look for deadlocks. Past them an acquire that would have to be looked at is refused.
+pub const CHAIN_STEPS_MAX: usize = 65_536;
+
+/// Leases of a cycle that a refusal names.
+pub const CHAIN_SHOWN_MAX: usize = 16;
 
 /// Waiters in the line of one resource. Whoever would be number 10,001 is better served by an error than by hope.
 pub const WAITERS_MAX: usize = 10_000;
@@ -38,7 +121,7 @@ pub const RENEWALS_MAX: usize = 4096;
 /// Attached things that one entry may end. It bounds the time an entry takes to apply; the next tick follows at once.
 pub const SWEEP_MAX: usize = 4096;
 
-/// Resources that one entry may seat from their lines, for the same reason.
+/// Claims that one entry may seat from their lines, for the same reason.
 pub const SEAT_MAX: usize = 4096;
 
 /// Ended leases that are remembered, so that a late holder can be told how and when it lost.
@@ -52,6 +135,9 @@ pub const ENDED_CLAIMS_PER_RESOURCE_MAX: usize = 16;
 
 /// Events kept for watches that resume. An older revision is answered with `Compacted`.
 pub const EVENTS_MAX: usize = 65_536;
+
+/// What the kept events may weigh together, in bytes of names and keys.
+pub const EVENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Commands in one entry. Renewals batch within one command, so this is rarely reached.
 pub const COMMANDS_MAX: usize = 8192;

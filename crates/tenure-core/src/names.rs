@@ -1,6 +1,10 @@
-//! The names people give: resources, holders, notes, and the ids of leases. A value that exists is valid.
+//! The names people give: resources, holders, notes, labels, keys, and the ids of leases. A value that exists is valid.
 
-use crate::limits::{HOLDER_BYTES_MAX, NAME_BYTES_MAX, NOTE_BYTES_MAX};
+use crate::limits::{
+    HOLDER_BYTES_MAX, KEY_VALUE_BYTES_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, NAME_BYTES_MAX,
+    NOTE_BYTES_MAX,
+};
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::borrow::Borrow;
 use core::fmt;
@@ -24,6 +28,23 @@ pub enum BadText {
     Control {
         /// Where the character starts.
         at: usize,
+    },
+    /// A label's key with the character that ends it.
+    #[error("it has a `=` at byte {at}")]
+    Equals {
+        /// Where the character is.
+        at: usize,
+    },
+    /// The same thing is named twice.
+    #[error("it is there twice")]
+    Twice,
+    /// More of them than are accepted.
+    #[error("there are {count}, more than {max}")]
+    TooMany {
+        /// How many were given.
+        count: usize,
+        /// How many are accepted.
+        max: usize,
     },
     /// A path with nothing between two slashes, or before the first, or after the last.
     #[error("it has an empty part at byte {at}: write parts/like/this")]
@@ -93,9 +114,15 @@ impl Holder {
     }
 }
 
-/// A sentence for people: why something was revoked. It may be empty.
+/// A sentence for people: what a lease is for, why something was revoked. It may be empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Note(Arc<str>);
+
+impl Default for Note {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
 
 impl Note {
     /// Reads a note, or says why it is none.
@@ -108,6 +135,99 @@ impl Note {
 
     /// The note as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What people and programs say about a lease: a few keys, each with a value that may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(BTreeMap<Arc<str>, Arc<str>>);
+
+impl Labels {
+    /// Reads labels, or says why they are none.
+    pub fn parse<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, BadText> {
+        let mut labels = BTreeMap::new();
+        for (key, value) in pairs {
+            let label = Label::parse(key, value)?;
+            if labels.insert(label.key, label.value).is_some() {
+                return Err(BadText::Twice);
+            }
+        }
+        match labels.len() {
+            count if count > LABELS_MAX => Err(BadText::TooMany { count, max: LABELS_MAX }),
+            _ => Ok(Self(labels)),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    /// Whether this one is among them.
+    pub fn has(&self, label: &Label) -> bool {
+        self.0.get(&label.key) == Some(&label.value)
+    }
+}
+
+/// One label: a key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    key: Arc<str>,
+    value: Arc<str>,
+}
+
+impl Label {
+    /// Reads a label, or says why it is none.
+    pub fn parse(key: &str, value: &str) -> Result<Self, BadText> {
+        check(key, LABEL_KEY_BYTES_MAX)?;
+        if let Some(at) = key.find('=') {
+            return Err(BadText::Equals { at });
+        }
+        match check(value, LABEL_VALUE_BYTES_MAX) {
+            Ok(()) | Err(BadText::Empty) => Ok(Self { key: key.into(), value: value.into() }),
+            Err(bad) => Err(bad),
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its value.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+}
+
+/// The name of a key: any bytes, at least one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<[u8]>);
+
+impl Key {
+    /// Reads a key, or says why it is none.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadText> {
+        match bytes.len() {
+            0 => Err(BadText::Empty),
+            bytes if bytes > KEY_VALUE_BYTES_MAX => Err(BadText::TooLong { bytes, max: KEY_VALUE_BYTES_MAX }),
+            _ => Ok(Self(bytes.into())),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
         &self.0
     }
 }

@@ -3,8 +3,12 @@
 
 mod support;
 
-use support::{acquire, acquire_on, grant, id, name, order, release};
-use tenure_core::{Ledger, Refusal, Reply, Wait, limits};
+use support::{
+    acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, release, span, units,
+};
+use tenure_core::{
+    Break, Command, Define, Free, Hang, Ledger, Mode, Refusal, Reply, Revoke, Units, Wait, Which, limits,
+};
 
 /// The answer to a retry says what is left: its holder counts from there.
 #[test]
@@ -48,59 +52,211 @@ fn number(out: &mut Vec<u8>, tag: u64, n: u64) {
     varint(out, n);
 }
 
-fn bytes(out: &mut Vec<u8>, tag: u64, it: &[u8]) {
-    varint(out, (tag << 3) | 2);
-    varint(out, it.len() as u64);
-    out.extend(it);
+/// The counters of a snapshot's head.
+#[derive(Clone, Copy)]
+struct Head {
+    revision: u64,
+    fence: u64,
+    arrival: u64,
+    kv_revision: u64,
+    rules: u64,
 }
 
-fn record(out: &mut Vec<u8>, tag: u64, it: &[u8]) {
-    let mut body = Vec::new();
-    bytes(&mut body, tag, it);
-    varint(out, body.len() as u64);
-    out.extend(body);
-}
+/// One under which the records of small ledgers are right.
+const HEAD: Head = Head { revision: 100, fence: 100, arrival: 100, kv_revision: 100, rules: limits::RULES_MAX as u64 };
 
-fn head(revision: u64, fence: u64, arrival: u64, records: u64) -> Vec<u8> {
-    let (mut it, mut out) = (Vec::new(), Vec::new());
-    for (tag, n) in [(3, revision), (4, fence), (5, arrival), (8, records)] {
+/// A snapshot of these records.
+fn read(head: Head, records: &[Vec<u8>]) -> Result<Ledger, String> {
+    let (mut it, mut record) = (Vec::new(), vec![(1 << 3) | 2]);
+    let counters = [(3, head.revision), (4, head.fence), (5, head.arrival), (10, head.kv_revision), (9, head.rules)];
+    for (tag, n) in counters.into_iter().chain([(8, records.len() as u64)]) {
         number(&mut it, tag, n);
     }
-    record(&mut out, 1, &it);
-    out
+    varint(&mut record, it.len() as u64);
+    record.extend(it);
+    let mut all = Vec::new();
+    varint(&mut all, record.len() as u64);
+    all.extend(record);
+    all.extend(records.concat());
+    Ledger::read_snapshot(&all).map_err(|damage| damage.to_string())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Lease = 2,
+    ToSeat = 3,
+    Class = 7,
+    Resource = 8,
+    Waiter = 9,
+    Vacating = 10,
+    Break = 11,
+    Key = 12,
+}
+
+/// The records of a kind in the snapshot of a ledger to which this was said.
+fn records(kind: Kind, commands: Vec<Command>) -> Vec<Vec<u8>> {
+    let (mut ledger, mut records) = (Ledger::default(), Vec::new());
+    let applied = ledger.apply(&entry(0, commands));
+    assert!(applied.outcomes.iter().all(Result::is_ok), "{:?}", applied.outcomes);
+    ledger.write_snapshot(|record| {
+        let body = record.iter().position(|byte| byte & 128 == 0).unwrap() + 1;
+        if record[body] >> 3 == kind as u8 {
+            records.push(record.to_vec());
+        }
+    });
+    records
+}
+
+/// One such record.
+fn record(kind: Kind, commands: Vec<Command>) -> Vec<u8> {
+    records(kind, commands).pop().unwrap()
+}
+
+#[track_caller]
+fn refused(head: Head, records: &[&Vec<u8>], why: &str) {
+    let records: Vec<_> = records.iter().map(|record| (*record).clone()).collect();
+    let said = read(head, &records).map(drop).expect_err(why);
+    assert!(said.contains(why), "{said}");
+}
+
+#[track_caller]
+fn accepted(records: &[&Vec<u8>]) {
+    let records: Vec<_> = records.iter().map(|record| (*record).clone()).collect();
+    read(HEAD, &records).expect("this could have been written");
 }
 
 #[test]
-fn a_fence_counter_at_its_end_is_refused() {
-    assert!(Ledger::read_snapshot(&head(0, limits::FENCE_MAX, 0, 0)).is_err());
-    assert!(Ledger::read_snapshot(&head(0, limits::FENCE_MAX / 4, 0, 0)).is_ok());
+fn a_counter_at_its_end_is_refused() {
+    let end = limits::FENCE_MAX;
+    assert!(read(Head { fence: end / 4, ..HEAD }, &[]).is_ok());
+    let why = "a counter that no ledger reaches";
+    refused(Head { fence: end, ..HEAD }, &[], why);
+    refused(Head { revision: u64::MAX, ..HEAD }, &[], why);
+    refused(Head { arrival: u64::MAX, ..HEAD }, &[], why);
+    refused(Head { kv_revision: u64::MAX, ..HEAD }, &[], why);
+    refused(Head { kv_revision: 0, ..HEAD }, &[], "a keyspace without a revision");
 }
 
 #[test]
-fn a_revision_at_its_end_is_refused() {
-    assert!(Ledger::read_snapshot(&head(u64::MAX, 0, 0, 0)).is_err());
+fn rules_that_this_build_does_not_know_are_refused() {
+    let rules = u64::from(limits::RULES_MAX);
+    refused(Head { rules: rules + 1, ..HEAD }, &[], "start a newer build");
+    refused(Head { rules: u64::from(limits::RULES_MIN) - 1, ..HEAD }, &[], "never released");
 }
 
 #[test]
-fn an_arrival_at_its_end_is_refused() {
-    assert!(Ledger::read_snapshot(&head(0, 0, u64::MAX, 0)).is_err());
+fn claims_that_cannot_sit_beside_each_other_are_refused() {
+    let lease = |commands| record(Kind::Lease, commands);
+    let why = "cannot sit beside each other";
+    let one = lease(vec![acquire(1, "a", 1000)]);
+    let other = lease(vec![acquire(8, "x", 1000), acquire(9, "b", 1000)]);
+    accepted(&[&one, &other]);
+    refused(HEAD, &[&one, &one], "a record that is there twice");
+    refused(HEAD, &[&one, &lease(vec![acquire(8, "x", 1000), acquire(9, "a", 1000)])], why);
+    let shared = |first: u64, id: u64| {
+        lease(vec![acquire_all(first, &["x"], Mode::Shared, 1000), acquire_all(id, &["a"], Mode::Shared, 1000)])
+    };
+    let counted = lease(vec![acquire_all(3, &["a"], units(1), 1000)]);
+    accepted(&[&shared(1, 8)]);
+    refused(HEAD, &[&counted, &shared(1, 8)], why);
+    refused(HEAD, &[&shared(1, 8), &shared(1, 9)], "a fence that is there twice");
+    refused(Head { fence: 0, ..HEAD }, &[&one], "a fence that was never given out");
+    // A fence is one claim's alone, on whatever resource.
+    refused(HEAD, &[&one, &lease(vec![acquire(8, "b", 1000)])], "a fence that is there twice");
 }
 
 #[test]
-fn a_lease_with_two_claims_on_one_resource_is_refused() {
-    let mut it = vec![(1 << 3) | 1, 1, 0, 0, 0, 0, 0, 0, 0];
-    bytes(&mut it, 2, b"ann");
-    number(&mut it, 3, 1000);
-    number(&mut it, 4, 1000);
-    number(&mut it, 8, 1);
-    for (fence, arrival) in [(1u64, 0u64), (0, 1)] {
-        let mut stake = Vec::new();
-        bytes(&mut stake, 1, b"db");
-        number(&mut stake, 2, fence);
-        number(&mut stake, 5, arrival);
-        bytes(&mut it, 9, &stake);
-    }
-    let mut all = head(0, 1, 1, 1);
-    record(&mut all, 2, &it);
-    assert!(Ledger::read_snapshot(&all).is_err());
+fn waiters_that_could_not_be_are_refused() {
+    let in_line = || vec![acquire(1, "a", 1000), acquire(2, "a", 1000)];
+    let (leases, waiter) = (records(Kind::Lease, in_line()), record(Kind::Waiter, in_line()));
+    let [first, second] = &leases[..] else { panic!("{leases:?}") };
+    accepted(&[first, second, &waiter]);
+    refused(HEAD, &[first, second, &waiter, &waiter], "a record that is there twice");
+    refused(HEAD, &[first, &waiter], "a waiter without a lease");
+    refused(Head { arrival: 0, ..HEAD }, &[first, second, &waiter], "a waiter whose arrival is not its own");
+    refused(HEAD, &[second, &waiter], "a waiter who could sit and is overlooked");
+    let holds = record(Kind::Lease, vec![acquire(2, "a", 1000)]);
+    refused(HEAD, &[&holds, &waiter], "a lease with two claims on one resource");
+    let eight = Units::from_number(8);
+    let big = || {
+        let define = Command::Define(Define { resource: name("gpu"), capacity: eight });
+        vec![define, acquire(1, "gpu", 1000), acquire_all(2, &["gpu"], units(8), 1000)]
+    };
+    let (leases, waiter) = (records(Kind::Lease, big()), record(Kind::Waiter, big()));
+    let resource = record(Kind::Resource, big());
+    accepted(&[&resource, &leases[0], &leases[1], &waiter]);
+    refused(HEAD, &[&leases[0], &leases[1], &waiter], "a waiter that asks for more than there is");
+    let nobody = vec![2, Kind::ToSeat as u8 * 8, 7];
+    refused(HEAD, &[&nobody], "somebody to seat who does not wait");
+}
+
+#[test]
+fn families_that_could_not_be_are_refused() {
+    let leases = records(Kind::Lease, vec![grant(1, 1000), grant_under(1, 2, 1000)]);
+    let reverse = records(Kind::Lease, vec![grant(2, 1000), grant_under(2, 1, 1000)]);
+    accepted(&[&leases[0], &leases[1]]);
+    refused(HEAD, &[&leases[1]], "a child without a parent");
+    refused(HEAD, &[&reverse[0], &leases[1]], "its own parent");
+    let generations = limits::GENERATIONS_MAX as u64;
+    let chain = |from: u64| -> Vec<Vec<u8>> {
+        let rest = (from + 1..from + generations).map(|lease| grant_under(lease - 1, lease, 1000));
+        records(Kind::Lease, std::iter::once(grant(from, 1000)).chain(rest).collect())
+    };
+    let (one, two) = (chain(1), chain(generations));
+    accepted(&one.iter().collect::<Vec<_>>());
+    let longer: Vec<_> = one.iter().chain(&two[1..]).collect();
+    refused(HEAD, &longer, "more generations");
+}
+
+#[test]
+fn what_hangs_on_nothing_is_refused() {
+    let key = || vec![grant(1, 1000), put("k", Hang::On(id(1)))];
+    let (lease, key) = (record(Kind::Lease, key()), record(Kind::Key, key()));
+    accepted(&[&lease, &key]);
+    refused(HEAD, &[&key], "a key on a lease that is not there");
+    refused(HEAD, &[&lease, &key, &key], "a record that is there twice");
+    refused(Head { kv_revision: 1, ..HEAD }, &[&lease, &key], "a key whose revisions cannot be");
+
+    let delay = span(1000);
+    let breaking = |resource: &str| {
+        let order = Break { resource: name(resource), fence: None, force: force(Free::Now), delay };
+        vec![acquire(1, resource, 1000), Command::Break(order)]
+    };
+    let (lease, order) = (record(Kind::Lease, breaking("a")), record(Kind::Break, breaking("a")));
+    accepted(&[&lease, &order]);
+    refused(HEAD, &[&order], "an order to break what is not held");
+    refused(HEAD, &[&lease, &record(Kind::Break, breaking("b"))], "an order to break what is not held");
+
+    let revoke = Revoke { which: Which::Lease(id(1)), force: force(Free::WhenVacated) };
+    let revoked = vec![acquire(8, "x", 1000), acquire(1, "a", 1000), Command::Revoke(revoke)];
+    let vacating = record(Kind::Vacating, revoked);
+    accepted(&[&vacating]);
+    refused(HEAD, &[&lease, &vacating], "cannot sit beside each other");
+
+    let define = |capacity| Command::Define(Define { resource: name("gpu"), capacity: Units::from_number(capacity) });
+    let defined = record(Kind::Resource, vec![define(8)]);
+    accepted(&[&defined]);
+    refused(HEAD, &[&defined, &defined], "a record that is there twice");
+    let eight = |lease| {
+        let mut commands = vec![define(8), acquire(lease, "gpu", 1000)];
+        commands.push(Command::Define(Define { resource: name("gpu"), capacity: None }));
+        commands
+    };
+    let (lease, resource) = (record(Kind::Lease, eight(1)), record(Kind::Resource, eight(1)));
+    accepted(&[&lease, &resource]);
+    refused(HEAD, &[&resource], "a resource that nobody has anything to do with");
+}
+
+#[test]
+fn classes_that_could_not_be_are_refused() {
+    let class = |ttl_ms| {
+        let ttl = |ms| support::ttl(ms);
+        let (renew, grace) = (tenure_core::Policy::Auto, span(0));
+        let (ttl_min, ttl_max) = (ttl(ttl_ms), ttl(ttl_ms));
+        let class =
+            tenure_core::Class { name: name("c"), ttl: ttl_min, ttl_min, ttl_max, renew, grace, lifetime: None };
+        record(Kind::Class, vec![Command::SetClass(class)])
+    };
+    accepted(&[&class(1000)]);
+    refused(HEAD, &[&class(1000), &class(2000)], "a record that is there twice");
 }

@@ -1,15 +1,18 @@
-//! Every limit of `limits.rs` that a test can reach: one below is accepted, one above is refused and changes nothing.
-//! Not reached: `LEASES_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door, not by the ledger).
+//! Every limit of `limits.rs` that a ledger in a test can reach: one below is accepted, one above is refused and changes
+//! nothing. Those of single values are in `values.rs`, those of the past in `bounded_history.rs`, what is merely large in
+//! `large.rs`. Not reached: `LEASES_MAX` and `CLAIMS_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
+//! not by the ledger).
 
 mod support;
 
 use support::witness::Witness;
 use support::{
-    acquire, acquire_on, cancel, entry, grant, handle, id, name, order, release, renew, restored, revoke, tick,
+    a_grant, acquire, acquire_all, acquire_on, cancel, entry, force, grant, grant_under, holder, id, key, name, order,
+    put, release, renew, restored, revoke, span, tick, ttl, units,
 };
 use tenure_core::{
-    BadHandle, BadText, BadTtl, Command, Fence, Handle, Happening, Holder, LeaseId, Ledger, Name, Note, Outcome,
-    Refusal, Reply, Ttl, Wait, limits,
+    Acquire, Class, Command, Define, Delete, Entry, Free, Grant, Hang, Happening, Keys, Label, Labels, Ledger, Mode,
+    On, Outcome, Policy, Put, Refusal, Reply, Revoke, Transfer, Units, Wait, Want, Which, limits,
 };
 
 /// The refusal of a command that must change nothing.
@@ -39,89 +42,12 @@ fn seated_count(events: &[tenure_core::Event]) -> usize {
 }
 
 #[test]
-fn names() {
-    let max = limits::NAME_BYTES_MAX;
-    let of_bytes = |bytes: usize| "n".repeat(bytes);
-    assert_eq!(Name::parse(&of_bytes(max)).unwrap().as_str(), of_bytes(max));
-    assert_eq!(Name::parse(&of_bytes(max + 1)), Err(BadText::TooLong { bytes: max + 1, max }));
-    // Bytes are counted, not characters.
-    assert!(Name::parse(&"é".repeat(max / 2)).is_ok());
-    assert_eq!(Name::parse(&"é".repeat(max / 2 + 1)), Err(BadText::TooLong { bytes: max + 2, max }));
-    assert_eq!(Name::parse(""), Err(BadText::Empty));
-    assert_eq!(Name::parse("a/b\n"), Err(BadText::Control { at: 3 }));
-    assert_eq!(Name::parse("é\u{85}"), Err(BadText::Control { at: 2 }), "also beyond ASCII");
-    assert_eq!(Name::parse("a\u{7f}"), Err(BadText::Control { at: 1 }));
-    assert_eq!(Name::parse("\0"), Err(BadText::Control { at: 0 }));
-    assert_eq!(Name::parse("/a"), Err(BadText::EmptyPart { at: 0 }));
-    assert_eq!(Name::parse("a/"), Err(BadText::EmptyPart { at: 2 }));
-    assert_eq!(Name::parse("ab//c"), Err(BadText::EmptyPart { at: 3 }));
-    assert_eq!(Name::parse("/"), Err(BadText::EmptyPart { at: 0 }));
-    for good in ["a", "a/b/c", "jobs/nightly@eu", "with space", "日本/語"] {
-        assert_eq!(Name::parse(good).unwrap().to_string(), good);
-    }
-}
-
-#[test]
-fn holders_and_notes() {
-    let max = limits::HOLDER_BYTES_MAX;
-    assert!(Holder::parse(&"h".repeat(max)).is_ok());
-    assert_eq!(Holder::parse(&"h".repeat(max + 1)), Err(BadText::TooLong { bytes: max + 1, max }));
-    assert_eq!(Holder::parse(""), Err(BadText::Empty));
-    assert_eq!(Holder::parse("a\tb"), Err(BadText::Control { at: 1 }));
-    assert_eq!(Holder::parse("/ann@host:7/").unwrap().as_str(), "/ann@host:7/", "a holder is no path");
-
-    let max = limits::NOTE_BYTES_MAX;
-    assert!(Note::parse(&"n".repeat(max)).is_ok());
-    assert_eq!(Note::parse(&"n".repeat(max + 1)), Err(BadText::TooLong { bytes: max + 1, max }));
-    assert_eq!(Note::parse("").unwrap().as_str(), "", "a note may be empty");
-    assert_eq!(Note::parse("one\ntwo"), Err(BadText::Control { at: 3 }));
-}
-
-#[test]
-fn ttls_and_lease_ids() {
-    for ms in [limits::TTL_MS_MIN, limits::TTL_MS_MAX] {
-        assert_eq!(Ttl::from_millis(ms).unwrap().millis(), ms);
-    }
-    for ms in [0, limits::TTL_MS_MIN - 1, limits::TTL_MS_MAX + 1, u64::MAX] {
-        assert_eq!(Ttl::from_millis(ms), Err(BadTtl { ms }));
-    }
-    let said = BadTtl { ms: 99 }.to_string();
-    assert!(said.contains("100 ms") && said.contains("9000000000000 ms"), "the refusal names the range: {said}");
-
-    let max = (1 << 63) - 1;
-    assert_eq!([1, max].map(|n| LeaseId::from_number(n).unwrap().number()), [1, max]);
-    assert_eq!([0, max + 1, u64::MAX].map(LeaseId::from_number), [None; 3]);
-}
-
-#[test]
-fn handles() {
-    let max = limits::FENCE_MAX;
-    assert_eq!(max, 9_007_199_254_740_991, "a JSON number holds every fence");
-    for good in ["jobs/nightly@7", "a@b@7", "@@1", "a@9007199254740991"] {
-        assert_eq!(Handle::parse(good).unwrap().to_string(), good);
-    }
-    let split = handle("jobs@eu@7");
-    assert_eq!((split.resource.as_str(), split.fence.number()), ("jobs@eu", 7), "split at the last @");
-    for junk in ["a@", "a@0", "a@9007199254740992", "a@18446744073709551616", "a@-1", "a@+1", "a@1 ", "a@x", "a@１"] {
-        assert_eq!(Handle::parse(junk), Err(BadHandle::Fence), "{junk}");
-    }
-    assert_eq!(Handle::parse("jobs/nightly"), Err(BadHandle::NoFence));
-    assert_eq!(Handle::parse(""), Err(BadHandle::NoFence));
-    assert_eq!(Handle::parse("@7"), Err(BadHandle::Name(BadText::Empty)));
-    assert_eq!(Handle::parse("a//b@7"), Err(BadHandle::Name(BadText::EmptyPart { at: 2 })));
-    let long = "n".repeat(limits::NAME_BYTES_MAX + 1) + "@7";
-    assert!(matches!(Handle::parse(&long), Err(BadHandle::Name(BadText::TooLong { .. }))));
-    assert_eq!([0, max + 1].map(Fence::from_number), [None; 2]);
-    assert_eq!(Fence::from_number(max).unwrap().number(), max);
-}
-
-#[test]
 fn the_longest_line() {
     let (mut ledger, max) = (Ledger::default(), limits::WAITERS_MAX as u64);
     all_accepted(&mut ledger, 0, (0..max).map(|lease| acquire(lease + 1, "db", 60_000)));
     all_accepted(&mut ledger, 0, [grant(max + 2, 60_000)]);
     let place = |outcome: Outcome| match outcome {
-        Ok(Reply::Waiting { place, .. }) => place,
+        Ok(Reply::Waiting(waiting)) => waiting.place,
         other => panic!("{other:?}"),
     };
     let far = limits::PLACE_MAX as u64;
@@ -130,11 +56,11 @@ fn the_longest_line() {
     assert_eq!(place(order(&mut ledger, 0, acquire(far, "db", 60_000))), far - 1, "near ones are told exactly");
     let full = Refusal::Full { what: "waiters in one line", max: limits::WAITERS_MAX };
     assert_eq!(refusal(&mut ledger, acquire(max + 3, "db", 60_000)), full);
-    assert_eq!(refusal(&mut ledger, acquire_on(max + 2, "db", Wait::InLine)), full);
+    assert_eq!(refusal(&mut ledger, acquire_on(max + 2, "db", Wait::IN_LINE)), full);
     // A full line still answers who has a place in it, and takes the next one when somebody leaves.
     assert_eq!(place(order(&mut ledger, 0, acquire(max + 1, "db", 60_000))), far);
     order(&mut ledger, 0, cancel(2, "db")).unwrap();
-    assert_eq!(place(order(&mut ledger, 0, acquire_on(max + 2, "db", Wait::InLine))), far);
+    assert_eq!(place(order(&mut ledger, 0, acquire_on(max + 2, "db", Wait::IN_LINE))), far);
     // The holder is not counted: when it goes, one more may come.
     order(&mut ledger, 0, release("db@1")).unwrap();
     assert_eq!(place(order(&mut ledger, 0, acquire(max + 3, "db", 60_000))), far);
@@ -146,9 +72,9 @@ fn the_heaviest_lease() {
     let (mut ledger, max) = (Ledger::default(), limits::ATTACHED_MAX);
     all_accepted(&mut ledger, 0, [grant(1, 1000), grant(2, 1000), acquire(3, "r/other", 60_000)]);
     all_accepted(&mut ledger, 0, (0..max).map(|n| acquire_on(1, &format!("r/{n}"), Wait::Never)));
-    let full = Refusal::Full { what: "things attached to one lease", max };
+    let full = Refusal::Full { what: "things attached to one lease tree", max };
     assert_eq!(refusal(&mut ledger, acquire_on(1, "one/more", Wait::Never)), full);
-    assert_eq!(refusal(&mut ledger, acquire_on(1, "r/other", Wait::InLine)), full);
+    assert_eq!(refusal(&mut ledger, acquire_on(1, "r/other", Wait::IN_LINE)), full);
     assert!(
         matches!(order(&mut ledger, 0, acquire_on(1, "r/0", Wait::Never)), Ok(Reply::Seated(_))),
         "a retry is fine"
@@ -233,18 +159,295 @@ fn seating_is_cut_and_goes_on() {
     let come = [2, 3].map(|lease| acquire(lease, &resource(reused), 60_000));
     let applied = witness.apply(&entry(2, leave.into_iter().chain(come).collect()));
     assert!(
-        matches!(applied.outcomes[2], Ok(Reply::Seated(_))) && matches!(applied.outcomes[3], Ok(Reply::Waiting { .. }))
+        matches!(applied.outcomes[2], Ok(Reply::Seated(_))) && matches!(applied.outcomes[3], Ok(Reply::Waiting(_)))
     );
     assert_eq!((seated_count(&applied.events), applied.unfinished), (seats + 1, true));
-    assert!(witness.ledger().resource(&name(&resource(emptied))).unwrap().holding().is_none());
+    assert!(witness.ledger().resource(&name(&resource(emptied))).is_none(), "nobody asked for it");
 
     // And keeps it when the turn of that line would have come.
     let applied = witness.apply(&tick(3));
     assert_eq!((applied.events.len(), applied.unfinished), (0, false));
-    assert!(witness.ledger().resource(&name(&resource(emptied))).is_none(), "nobody asked for it");
     let kept = witness.ledger().resource(&name(&resource(reused))).unwrap();
-    assert_eq!((kept.holding().unwrap().lease, kept.waiting()), (id(2), 1));
-    let fence = kept.holding().unwrap().fence;
+    let (fence, lease) = kept.holders().next().unwrap();
+    assert_eq!((lease, kept.waiting()), (id(2), 1));
     let applied = witness.apply(&entry(4, vec![release(&format!("{}@{fence}", resource(reused)))]));
     assert_eq!((seated_count(&applied.events), applied.unfinished), (1, false));
+}
+
+fn full(what: &'static str, max: usize) -> Refusal {
+    Refusal::Full { what, max }
+}
+
+#[test]
+fn a_lease_tree_carries_so_much_and_no_more() {
+    let (mut ledger, max) = (Ledger::default(), limits::ATTACHED_MAX);
+    let tree = full("things attached to one lease tree", max);
+    // A root with two children; keys on one of them, claims on the other.
+    all_accepted(&mut ledger, 0, [grant(1, 60_000), grant_under(1, 2, 60_000), grant_under(2, 3, 60_000)]);
+    all_accepted(&mut ledger, 0, (0..5000).map(|n| put(&format!("k/{n}"), Hang::On(id(2)))));
+    all_accepted(&mut ledger, 0, (5002..max).map(|n| acquire_on(3, &format!("r/{n}"), Wait::Never)));
+    assert_eq!(ledger.lease(id(1)).unwrap().carried(), max);
+    all_accepted(&mut ledger, 0, [grant(8, 60_000), acquire(9, "other", 60_000)]);
+    // Whatever would hang on any lease of the tree is one too many.
+    assert_eq!(refusal(&mut ledger, grant_under(3, 4, 60_000)), tree);
+    assert_eq!(refusal(&mut ledger, put("one/more", Hang::On(id(1)))), tree);
+    assert_eq!(refusal(&mut ledger, acquire_on(1, "one/more", Wait::Never)), tree);
+    assert_eq!(refusal(&mut ledger, acquire_on(2, "other", Wait::IN_LINE)), tree);
+    let child = On::New(Grant { parent: Some(id(3)), ..a_grant(4, 60_000) });
+    let under = Command::Acquire(Acquire::exclusive(child, name("one/more"), Wait::Never));
+    assert_eq!(refusal(&mut ledger, under.clone()), tree);
+    let given = |force| {
+        Command::Transfer(Transfer { handle: support::handle(&format!("other@{}", max - 5001)), to: id(2), force })
+    };
+    assert_eq!(refusal(&mut ledger, given(None)), tree);
+    assert_eq!(refusal(&mut ledger, given(Some(force(Free::Now)))), tree);
+    // What is there already may be written again, moved and given away within the tree.
+    order(&mut ledger, 0, put("k/0", Hang::On(id(2)))).unwrap();
+    order(&mut ledger, 0, put("k/0", Hang::Keep)).unwrap();
+    let within = Transfer { handle: support::handle("r/5002@1"), to: id(1), force: None };
+    order(&mut ledger, 0, Command::Transfer(within)).unwrap();
+    // A new child with a claim needs room for two.
+    order(&mut ledger, 0, put("k/0", Hang::Free)).unwrap();
+    assert_eq!(refusal(&mut ledger, under.clone()), tree);
+    order(&mut ledger, 0, put("k/1", Hang::Free)).unwrap();
+    order(&mut ledger, 0, under).unwrap();
+    assert_eq!(ledger.lease(id(1)).unwrap().carried(), max);
+    assert_eq!(restored(&ledger).lease(id(1)).unwrap().carried(), max);
+    // And the whole of it ends at one revision.
+    let applied = ledger.apply(&entry(1, vec![revoke(1)]));
+    assert!(applied.events.iter().all(|event| event.revision == applied.events[0].revision));
+    assert_eq!((applied.events.len(), ledger.lease_count()), (max + 1, 2));
+}
+
+#[test]
+fn generations() {
+    let (mut ledger, max) = (Ledger::default(), limits::GENERATIONS_MAX as u64);
+    all_accepted(&mut ledger, 0, [grant(1, 60_000)]);
+    all_accepted(&mut ledger, 0, (2..=max).map(|lease| grant_under(lease - 1, lease, 60_000)));
+    let many = full("generations of leases", limits::GENERATIONS_MAX);
+    assert_eq!(refusal(&mut ledger, grant_under(max, max + 1, 60_000)), many);
+    let child = On::New(Grant { parent: Some(id(max)), ..a_grant(max + 1, 60_000) });
+    assert_eq!(refusal(&mut ledger, Command::Acquire(Acquire::exclusive(child, name("a"), Wait::Never))), many);
+    order(&mut ledger, 0, grant_under(max - 1, max + 1, 60_000)).unwrap();
+}
+
+#[test]
+fn holders_of_one_resource() {
+    let (mut ledger, max) = (Ledger::default(), limits::HOLDERS_MAX as u64);
+    let shared = |lease| acquire_all(lease, &["db"], Mode::Shared, 60_000);
+    all_accepted(&mut ledger, 0, (1..=max).map(shared));
+    let fences = ledger.last_fence();
+    // Who would be one too many waits, until one of them leaves. A vacating stake counts.
+    let waits = order(&mut ledger, 0, shared(max + 1));
+    assert!(matches!(waits, Ok(Reply::Waiting(_))), "{waits:?}");
+    let vacate = Revoke { which: Which::Lease(id(7)), force: force(Free::WhenVacated) };
+    order(&mut ledger, 0, Command::Revoke(vacate)).unwrap();
+    assert_eq!(ledger.last_fence(), fences);
+    order(&mut ledger, 0, release("db@8")).unwrap();
+    assert_eq!(ledger.last_fence(), fences + 1);
+    assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
+}
+
+#[test]
+fn units_of_one_resource() {
+    let (mut ledger, max) = (Ledger::default(), limits::CAPACITY_MAX);
+    let want = Want { resource: name("gpu"), mode: units(max), capacity: Units::from_number(max) };
+    let all =
+        Acquire { wants: vec![want], ..Acquire::exclusive(On::New(a_grant(1, 60_000)), name("gpu"), Wait::Never) };
+    order(&mut ledger, 0, Command::Acquire(all)).unwrap();
+    let waits = order(&mut ledger, 0, acquire_all(2, &["gpu"], units(max), 60_000));
+    assert!(matches!(waits, Ok(Reply::Waiting(_))), "{waits:?}");
+    assert_eq!(ledger.resource(&name("gpu")).unwrap().units_taken(), max);
+}
+
+#[test]
+fn the_wait_for_several() {
+    let (mut ledger, max) = (Ledger::default(), limits::WAIT_MS_MAX);
+    all_accepted(&mut ledger, 0, [acquire(1, "a", 60_000)]);
+    let wants = || ["a", "b"].map(|it| Want { resource: name(it), mode: Mode::Exclusive, capacity: None }).to_vec();
+    let both = |limit_ms| {
+        let wait = Wait::InLine { limit: Some(span(limit_ms)) };
+        Command::Acquire(Acquire { wants: wants(), ..Acquire::exclusive(On::New(a_grant(2, 60_000)), name("a"), wait) })
+    };
+    let too_long = Refusal::WaitTooLong { asked_ms: max + 1, max_ms: max };
+    assert_eq!(refusal(&mut ledger, both(max + 1)), too_long);
+    order(&mut ledger, 0, both(max)).unwrap();
+}
+
+#[test]
+fn classes() {
+    let (mut ledger, max) = (Ledger::default(), limits::CLASSES_MAX);
+    let class = |number: usize, ms: u64| {
+        let (ttl, ttl_min, ttl_max) = (ttl(ms), ttl(100), ttl(limits::TTL_MS_MAX));
+        let (renew, grace) = (Policy::Auto, span(0));
+        Command::SetClass(Class {
+            name: name(&format!("c/{number}")),
+            ttl,
+            ttl_min,
+            ttl_max,
+            renew,
+            grace,
+            lifetime: None,
+        })
+    };
+    all_accepted(&mut ledger, 0, (1..=max).map(|number| class(number, 1000)));
+    assert_eq!(refusal(&mut ledger, class(0, 1000)), full("classes", max));
+    all_accepted(&mut ledger, 0, [class(1, 2000), class(2, 1000)]);
+    assert_eq!(ledger.classes().count(), max + 6, "the built-in ones are not counted");
+}
+
+#[test]
+fn defined_resources() {
+    let (mut ledger, max) = (Ledger::default(), limits::DEFINED_MAX);
+    let define = |number: usize, capacity| {
+        Command::Define(Define { resource: name(&format!("r/{number}")), capacity: Units::from_number(capacity) })
+    };
+    all_accepted(&mut ledger, 0, (1..=max).map(|number| define(number, 2)));
+    // Compared by what it would change: the hash of so many is not worth its time.
+    let revision = ledger.revision();
+    let many = Err(full("defined resources", max));
+    assert_eq!(order(&mut ledger, 0, define(0, 2)), many);
+    assert_eq!(ledger.revision(), revision);
+    all_accepted(&mut ledger, 0, [define(1, 3), define(2, 2), acquire(1, "r/0", 1000)]);
+    assert_eq!(order(&mut ledger, 0, define(0, 2)), many, "a claimed one is not a defined one");
+    let undefine = Command::Define(Define { resource: name("r/1"), capacity: None });
+    all_accepted(&mut ledger, 0, [undefine, define(0, 2)]);
+}
+
+#[test]
+fn bytes_of_keys() {
+    let (mut ledger, max) = (Ledger::default(), limits::KEY_VALUE_BYTES_MAX);
+    let put = |text: &str, value: &std::sync::Arc<[u8]>| {
+        Command::Put(Put { key: key(text), value: Some(value.clone()), lease: Hang::Free })
+    };
+    let bytes = |count: usize| -> std::sync::Arc<[u8]> { vec![0; count].into() };
+    ledger.apply(&tick(0));
+    assert_eq!(refusal(&mut ledger, put("kkk", &bytes(max - 2))), full("bytes of a key with its value", max));
+    order(&mut ledger, 0, put("kkk", &bytes(max - 3))).unwrap();
+    order(&mut ledger, 0, Command::Delete(Delete { keys: Keys::One(key("kkk")) })).unwrap();
+
+    // All keys together; they share the bytes of their value, so that this needs no memory.
+    let max = limits::KEYSPACE_BYTES_MAX;
+    let cost = |value: usize| 5 + value as u64 + limits::KEY_COST_BYTES;
+    let large = bytes(1_000_000);
+    let count = max / cost(large.len());
+    all_accepted(&mut ledger, 0, (0..count).map(|n| put(&format!("{n:05}"), &large)));
+    let left = usize::try_from(max - count * cost(large.len()) - cost(0)).unwrap();
+    let many = full("bytes of all keys", usize::try_from(max).unwrap());
+    let revision = ledger.kv_revision();
+    assert_eq!(order(&mut ledger, 0, put("12345", &bytes(left + 1))), Err(many.clone()));
+    order(&mut ledger, 0, put("12345", &bytes(left))).unwrap();
+    assert_eq!(order(&mut ledger, 0, put("x", &bytes(0))), Err(many.clone()), "every key costs something");
+    // What is written again takes the place of what was there.
+    order(&mut ledger, 0, put("12345", &bytes(left))).unwrap();
+    assert_eq!(order(&mut ledger, 0, put("12345", &bytes(left + 1))), Err(many));
+    assert_eq!(ledger.kv_revision(), revision + 2);
+    order(&mut ledger, 0, Command::Delete(Delete { keys: Keys::One(key("00000")) })).unwrap();
+    order(&mut ledger, 0, put("12345", &bytes(left + 1))).unwrap();
+}
+
+#[test]
+fn keys_of_one_delete() {
+    let (mut ledger, max) = (Ledger::default(), limits::DELETED_MAX);
+    all_accepted(&mut ledger, 0, (0..=max).map(|n| put(&format!("k/{n:05}"), Hang::Free)));
+    let delete = |prefix: &str| Command::Delete(Delete { keys: Keys::Prefix(prefix.as_bytes().into()) });
+    assert_eq!(refusal(&mut ledger, delete("k/")), full("keys in one delete", max));
+    assert_eq!(refusal(&mut ledger, delete("")), full("keys in one delete", max));
+    order(&mut ledger, 0, delete("k/10000")).unwrap();
+    let applied = ledger.apply(&entry(0, vec![delete("k/")]));
+    let kv_revision = ledger.kv_revision();
+    assert_eq!(applied.outcomes[0], Ok(Reply::Deleted { count: max as u64, kv_revision }));
+    assert!(applied.events.iter().all(|event| event.revision == applied.events[0].revision));
+    assert_eq!(ledger.key_count(), 0);
+}
+
+/// Asks again and again where the reply says, and returns how many ended each time.
+fn revoked_in_turns(ledger: &mut Ledger, which: impl Fn(Option<&str>) -> Which) -> Vec<u64> {
+    let (mut counts, mut next) = (Vec::new(), None::<String>);
+    loop {
+        let revoke = Revoke { which: which(next.as_deref()), force: force(Free::Now) };
+        match order(ledger, 1, Command::Revoke(revoke)) {
+            Ok(Reply::Revoked { count, next: more }) => {
+                counts.push(count);
+                if more.is_none() {
+                    return counts;
+                }
+                assert_ne!(more, next, "it goes on");
+                next = more;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_revoke_of_many_ends_so_many_and_says_where_to_go_on() {
+    let sweep = limits::SWEEP_MAX as u64;
+    let whose = |lease: u64| Grant { holder: holder("ann"), ..a_grant(lease, 60_000) };
+    let labels = || Labels::parse([("team", "web")]).unwrap();
+    let grants = |count: u64| (1..=count).map(move |lease| Grant { labels: labels(), ..whose(lease) });
+    let from = |next: Option<&str>| next.map(|text| id(text.parse().unwrap()));
+    let by_holder = |next: Option<&str>| Which::Holder { holder: holder("ann"), from: from(next) };
+    let by_label = |next: Option<&str>| Which::Label { label: Label::parse("team", "web").unwrap(), from: from(next) };
+    for (count, turns) in [(sweep, vec![sweep]), (sweep + 1, vec![sweep, 1]), (2 * sweep + 5, vec![sweep, sweep, 5])] {
+        let mut ledger = Ledger::default();
+        all_accepted(&mut ledger, 0, grants(count).map(Command::Grant));
+        all_accepted(&mut ledger, 0, [grant(1_000_000, 60_000)]);
+        let mut other = ledger.clone();
+        // After the last of a turn others may follow, so one of no leases may come last.
+        let ended = |counts: Vec<u64>| counts.into_iter().filter(|count| *count > 0).collect::<Vec<_>>();
+        assert_eq!(ended(revoked_in_turns(&mut ledger, by_holder)), turns);
+        assert_eq!(ended(revoked_in_turns(&mut other, by_label)), turns);
+        assert_eq!((ledger.lease_count(), other.lease_count()), (1, 1));
+        // By what they hold; each weighs two: itself and its claim.
+        let mut ledger = Ledger::default();
+        all_accepted(&mut ledger, 0, (1..=count).map(|lease| acquire(lease, &format!("jobs/{lease:05}"), 60_000)));
+        all_accepted(&mut ledger, 0, [acquire(1_000_000, "job", 60_000)]);
+        let by_prefix =
+            |next: Option<&str>| Which::Prefix { prefix: "jobs/".into(), from: next.unwrap_or_default().into() };
+        let counts = revoked_in_turns(&mut ledger, by_prefix);
+        assert!(counts.iter().all(|count| *count <= sweep / 2) && counts.iter().sum::<u64>() == count, "{counts:?}");
+        assert_eq!(ledger.lease_count(), 1);
+    }
+}
+
+#[test]
+fn a_revoke_looks_at_so_many() {
+    let (mut ledger, max) = (Ledger::default(), limits::SCAN_MAX as u64);
+    all_accepted(&mut ledger, 0, (1..=max).map(|lease| grant(lease, 60_000)));
+    let by_holder =
+        |next: Option<&str>| Which::Holder { holder: holder("ann"), from: next.map(|text| id(text.parse().unwrap())) };
+    assert_eq!(revoked_in_turns(&mut ledger, by_holder), [0]);
+    all_accepted(&mut ledger, 0, [Command::Grant(Grant { holder: holder("ann"), ..a_grant(max + 1, 60_000) })]);
+    assert_eq!(revoked_in_turns(&mut ledger, by_holder), [0, 1]);
+}
+
+#[test]
+fn a_renewal_looks_at_so_many_lines() {
+    let (mut ledger, max) = (Ledger::default(), limits::CONTENDED_MAX as u64);
+    all_accepted(&mut ledger, 0, [grant(1, 60_000)]);
+    all_accepted(&mut ledger, 0, (0..=max).map(|n| acquire_on(1, &format!("r/{n:04}"), Wait::Never)));
+    all_accepted(&mut ledger, 5, (0..max).map(|n| acquire(10 + n, &format!("r/{n:04}"), 60_000)));
+    let told = |ledger: &mut Ledger| match order(ledger, 9, renew([1])) {
+        Ok(Reply::Renewed(answers)) => answers[0].clone().map(|it| (it.waiting, it.longest_wait_ms)).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&mut ledger), (max, 4));
+    all_accepted(&mut ledger, 6, [acquire(9999, &format!("r/{max:04}"), 60_000)]);
+    assert_eq!(told(&mut ledger), (max, 4), "one more line is not looked at");
+}
+
+#[test]
+fn resources_of_one_acquire() {
+    let max = limits::RESOURCES_MAX;
+    let names: Vec<_> = (0..=max).map(|n| format!("r/{n}")).collect();
+    let of = |count: usize| {
+        let names: Vec<_> = names[..count].iter().map(String::as_str).collect();
+        entry(0, vec![acquire_all(1, &names, Mode::Exclusive, 1000)])
+    };
+    // It is the log that keeps this one: whoever writes more than that could not read it back.
+    assert_eq!(Entry::decode(&of(max).encode()), Ok(of(max)));
+    assert!(Entry::decode(&of(max + 1).encode()).is_err());
+    let twice = entry(0, vec![acquire_all(1, &["a", "a"], Mode::Exclusive, 1000)]);
+    assert!(Entry::decode(&twice.encode()).is_err(), "each resource is named once");
 }

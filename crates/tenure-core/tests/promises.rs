@@ -20,13 +20,13 @@ fn random_histories_keep_every_promise() {
             witness.apply(&entry);
         }
         let mut all = seen.get();
-        all.add(witness.seen);
+        all.add(witness.seen());
         seen.set(all);
         Ok(())
     });
     result.unwrap();
     println!("{:?}", seen.get());
-    seen.get().assert_everything_was_seen();
+    seen.get().assert_the_plain_was_seen();
 }
 
 /// A ledger and every replica that was restored from it on the way.
@@ -84,7 +84,7 @@ fn a_replica_restored_within_a_mass_expiry_goes_on_alike() {
     apply(&entry(10, dying.chain(living).collect()));
     // Every fifth holder renews, so that it is armed earlier than it is due; some of them twice.
     apply(&entry(400, vec![renew((0..holders).step_by(5).map(|n| 1 + n))]));
-    apply(&entry(700, vec![renew((0..holders).step_by(10).map(|n| 1 + n)), acquire_on(1, "r/1", Wait::InLine)]));
+    apply(&entry(700, vec![renew((0..holders).step_by(10).map(|n| 1 + n)), acquire_on(1, "r/1", Wait::IN_LINE)]));
 
     let mut applied = apply(&tick(1800));
     let mut cuts = 0;

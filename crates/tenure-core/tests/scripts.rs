@@ -1,4 +1,5 @@
 //! Runs every rule in `tests/scripts/*.txt`. `UPDATE_SCRIPTS=1` writes what the ledger did into them; read the diff then.
+//! Each is named in `docs/rules.md`.
 
 mod support;
 
@@ -12,8 +13,20 @@ fn check(file: &str, text: &str) -> Result<(), String> {
     if !text.starts_with("# ") {
         return Err(format!("{file}:1: a script begins with its rule, as a comment"));
     }
-    let right = script::run(text).map_err(|bad| format!("{file}:{}: {}", bad.line, bad.why))?;
+    let right = run(text).map_err(|(line, why)| format!("{file}:{line}: {why}"))?;
     if right == text { Ok(()) } else { Err(difference(file, text, &right)) }
+}
+
+/// The script as it should be, or the line at which it cannot go on: it is unreadable, or a promise is broken there.
+fn run(text: &str) -> Result<String, (usize, String)> {
+    match std::panic::catch_unwind(|| script::run(text)) {
+        Ok(right) => right.map_err(|bad| (bad.line, bad.why)),
+        Err(panic) => {
+            let why = panic.downcast_ref::<String>().cloned();
+            let why = why.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Err((0, format!("a promise is broken: {}", why.unwrap_or_default())))
+        }
+    }
 }
 
 /// The lines between what is equal at the top and what is equal at the bottom.
@@ -51,8 +64,11 @@ fn every_rule_holds() {
         let file = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
         match (check(&file, &text), std::env::var_os("UPDATE_SCRIPTS")) {
             (Ok(()), _) => {}
-            (Err(_), Some(_)) if script::run(&text).is_ok() => fs::write(path, script::run(&text).unwrap()).unwrap(),
-            (Err(why), _) => wrong.push(why),
+            (Err(why), None) => wrong.push(why),
+            (Err(why), Some(_)) => match run(&text) {
+                Ok(right) => fs::write(path, right).unwrap(),
+                Err(_) => wrong.push(why),
+            },
         }
     }
     assert!(wrong.is_empty(), "{} of {} scripts are wrong\n\n{}", wrong.len(), scripts.len(), wrong.join("\n"));
@@ -71,4 +87,20 @@ fn a_wrong_script_fails_at_its_line() {
     assert!(too_many.starts_with("x.txt:3:") && too_many.contains("-   -> expired ann\n"), "{too_many}");
     let different = line("# Rule.\nat 0s acquire db by ann for 10s\n  -> granted db to ann fence 2\n");
     assert!(different.contains("fence 2\n  +   -> granted db to ann fence 1\n"), "{different}");
+}
+
+/// Every rule is found in `docs/rules.md`, and everything that is linked there is there.
+#[test]
+fn every_rule_is_in_the_manual() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let manual = fs::read_to_string(docs.join("rules.md")).expect("the rules are written down");
+    let links: Vec<_> = manual.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    for link in &links {
+        assert!(docs.join(link).exists(), "docs/rules.md links to {link}, which is not there");
+    }
+    for script in all_scripts() {
+        let file = script.file_name().expect("a script is a file").to_string_lossy().into_owned();
+        let is_linked = links.iter().any(|link| link.ends_with(&format!("/scripts/{file}")));
+        assert!(is_linked, "docs/rules.md does not name {file}");
+    }
 }

@@ -3,8 +3,8 @@
 
 use crate::clock::{Clock, ServiceClock};
 use crate::limits::{
-    ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_MAX, QUEUE_RENEWALS_A_PLACE, RETRY_AFTER, SNAPSHOT_LOG_BYTES,
-    STEP_MAX, TICK,
+    ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX, RETRY_AFTER,
+    SNAPSHOT_LOG_BYTES, STEP_MAX, TICK,
 };
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
@@ -69,11 +69,8 @@ impl Queue {
 
     fn put(&self, command: Command, reply: Reply) -> Result<(), Unready> {
         let full = Unready::Overloaded { retry_after: RETRY_AFTER };
-        let weight = match &command {
-            Command::Renew(renew) => 1 + renew.leases.len() / QUEUE_RENEWALS_A_PLACE,
-            _ => 1,
-        };
-        let weight = u32::try_from(weight).expect("a renewal names at most RENEWALS_MAX leases");
+        let weight = 1 + command.bytes() / QUEUE_BYTES_A_PLACE;
+        let weight = u32::try_from(weight).expect("a request is bounded");
         let Ok(room) = self.room.clone().try_acquire_many_owned(weight) else { return Err(full) };
         self.orders.try_send(Order { command, reply, _room: room }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => full,
@@ -276,6 +273,7 @@ struct Batch {
     commands: Vec<Command>,
     replies: Vec<Reply>,
     renewals: usize,
+    bytes: usize,
 }
 
 /// A queue, and what was taken from it already.
@@ -288,19 +286,24 @@ impl Batch {
         let wishes_waiting = wishes.len() + usize::from(wish.is_some());
         let upkeep_max = COMMANDS_MAX - wishes_waiting.min(COMMANDS_MAX / 4);
         first.into_iter().for_each(|order| batch.add(order));
-        while batch.commands.len() < upkeep_max && batch.renewals < ENTRY_RENEWALS_MAX {
+        while batch.commands.len() < upkeep_max && batch.has_room() {
             let Ok(order) = upkeep.try_recv() else { break };
             batch.add(order);
         }
         wish.into_iter().for_each(|order| batch.add(order));
-        while batch.commands.len() < COMMANDS_MAX {
+        while batch.commands.len() < COMMANDS_MAX && batch.bytes < ENTRY_BYTES_MAX {
             let Ok(order) = wishes.try_recv() else { break };
             batch.add(order);
         }
         batch
     }
 
+    fn has_room(&self) -> bool {
+        self.renewals < ENTRY_RENEWALS_MAX && self.bytes < ENTRY_BYTES_MAX
+    }
+
     fn add(&mut self, order: Order) {
+        self.bytes += order.command.bytes();
         if let Command::Renew(renew) = &order.command {
             self.renewals += renew.leases.len();
         }
@@ -361,7 +364,7 @@ fn answer_all(replies: Vec<Reply>, unready: &Unready) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::{Grant, Holder, LeaseId, Renew, Renewal, Ttl};
+    use tenure_core::{Grant, Holder, Kind, LeaseId, Renew, Renewal, Ttl};
 
     fn lease(n: u64) -> LeaseId {
         LeaseId::from_number(n).unwrap()
@@ -372,12 +375,13 @@ mod tests {
     }
 
     fn renewal(leases: u64) -> Command {
-        Command::Renew(Renew { leases: (1..=leases).map(|n| Renewal { lease: lease(n), ttl: None }).collect() })
+        let leases = (1..=leases).map(|n| Renewal { lease: lease(n), ttl: None }).collect();
+        Command::Renew(Renew { leases, kind: Kind::Auto })
     }
 
     fn wish() -> Command {
         let (holder, ttl) = (Holder::parse("ann").unwrap(), Ttl::from_millis(1_000).unwrap());
-        Command::Grant(Grant { lease: lease(1), holder, ttl, request: 1 })
+        Command::Grant(Grant::plain(lease(1), holder, ttl, 1))
     }
 
     #[test]
@@ -413,7 +417,11 @@ mod tests {
         let refused = (0..).find_map(|n| put(&queue, renewal(4_096)).err().map(|why| (n, why)));
         let (taken, why) = refused.unwrap();
         assert_eq!(why, Unready::Overloaded { retry_after: RETRY_AFTER });
-        assert_eq!(taken, QUEUE_MAX / (1 + 4_096 / QUEUE_RENEWALS_A_PLACE), "large orders take more than one place");
+        assert_eq!(
+            taken,
+            QUEUE_MAX / (1 + renewal(4_096).bytes() / QUEUE_BYTES_A_PLACE),
+            "large orders take more than one place"
+        );
         drop(orders.try_recv().unwrap());
         put(&queue, renewal(4_096)).expect("what was taken out makes room");
     }

@@ -12,16 +12,20 @@ pub(crate) const TICK: Duration = Duration::from_millis(200);
 /// driver as the sockets, so when it fires every ready connection has been looked at.
 pub(crate) const PASS: Duration = Duration::from_millis(10);
 
-/// Places in each of the two queues. An order takes one, and one more for so many leases that it renews: with names of
-/// the greatest length that is about 128 MiB at worst.
+/// Places in each of the two queues. An order takes one, and one more for so many bytes that it has: that is 128 MiB at
+/// worst.
 pub(crate) const QUEUE_MAX: usize = 65_536;
-pub(crate) const QUEUE_RENEWALS_A_PLACE: usize = 64;
+pub(crate) const QUEUE_BYTES_A_PLACE: usize = 1024;
 
 /// What a client is told to wait when a queue is full: a few entries later there is room.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Leases renewed in one entry, over all its commands: a bound on the time an entry takes to apply.
 pub(crate) const ENTRY_RENEWALS_MAX: usize = 65_536;
+
+/// Bytes after which an entry takes no further command. With the largest request on top it stays far below what one
+/// write to the log may have.
+pub(crate) const ENTRY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Entries proposed and not yet applied. Two keep the disk busy while the next one is gathered; more would only make
 /// smaller entries.
@@ -73,8 +77,15 @@ pub(crate) const PAGE_MAX: usize = 10_000;
 /// A page ends after so many bytes, too.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
-/// Things attached to one lease that a list names; the rest is counted.
-pub(crate) const LISTED_STAKES_MAX: usize = 100;
+/// Things attached to one lease, holders, waiters and so on that an answer names; the rest is counted.
+pub(crate) const LISTED_MAX: usize = 100;
+
+/// Items that one page of a filtered list looks at, so that a filter that lets nothing through does not hold up the
+/// ledger. The answer says where to go on.
+pub(crate) const LOOKS_MAX: usize = 65_536;
+
+/// Events on one page of the history, unless it is said.
+pub(crate) const HISTORY_PAGE: usize = 100;
 
 /// Events in one message to a watcher.
 pub(crate) const WATCH_EVENTS_MAX: usize = 100;

@@ -113,12 +113,8 @@ mod tests {
     use tenure_core::{Command, Grant, Holder, Leader, LeaseId, Ttl};
 
     fn entry(term: u64, rules: u32) -> Entry {
-        let grant = Grant {
-            lease: LeaseId::from_number(1).unwrap(),
-            holder: Holder::parse("ann").unwrap(),
-            ttl: Ttl::from_millis(1_000).unwrap(),
-            request: 1,
-        };
+        let (lease, holder) = (LeaseId::from_number(1).unwrap(), Holder::parse("ann").unwrap());
+        let grant = Grant::plain(lease, holder, Ttl::from_millis(1_000).unwrap(), 1);
         let commands = vec![Command::Grant(grant)];
         Entry { leader: Leader { term, node: 1 }, now: Moment::from_millis(5), wall_ms: 0, rules, commands }
     }
@@ -127,9 +123,9 @@ mod tests {
     fn an_entry_of_another_leadership_changes_nothing() {
         let replica = Replica::new(Ledger::default(), 0);
         let before = replica.read(|ledger, _| ledger.state_hash());
-        assert!(replica.apply(2, 7, &entry(1, 1)).unwrap().outcomes.is_none());
+        assert!(replica.apply(2, 7, &entry(1, RULES_MAX)).unwrap().outcomes.is_none());
         assert_eq!(replica.read(|ledger, applied| (ledger.state_hash(), applied)), (before, 7));
-        assert!(replica.apply(2, 8, &entry(2, 1)).unwrap().outcomes.is_some());
+        assert!(replica.apply(2, 8, &entry(2, RULES_MAX)).unwrap().outcomes.is_some());
     }
 
     #[test]

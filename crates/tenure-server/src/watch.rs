@@ -58,7 +58,7 @@ impl Hub {
             return;
         }
         for event in events {
-            if let Happening::Seated { resource, lease, .. } | Happening::Left { resource, lease } = &event.what {
+            if let Happening::Seated { resource, lease, .. } | Happening::Left { resource, lease, .. } = &event.what {
                 for (_, told) in places.remove(&(*lease, resource.clone())).into_iter().flatten() {
                     // Whoever stopped listening has given up its place in the meantime.
                     let _ = told.send(());

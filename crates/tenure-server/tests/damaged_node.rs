@@ -49,16 +49,12 @@ fn seen(ledger: &Ledger) -> (Vec<String>, u64) {
 }
 
 async fn claim(node: &Node, n: u64) {
-    let grant = Grant {
-        lease: LeaseId::from_number(n).unwrap(),
-        holder: Holder::parse("ann").unwrap(),
-        ttl: Ttl::from_millis(3_600_000).unwrap(),
-        request: n,
-    };
+    let (lease, holder) = (LeaseId::from_number(n).unwrap(), Holder::parse("ann").unwrap());
+    let grant = Grant::plain(lease, holder, Ttl::from_millis(3_600_000).unwrap(), n);
     let resource = Name::parse(&format!("r/{}", n % 50)).unwrap();
-    let acquire = Command::Acquire(Acquire { on: On::New(grant), resource, wait: Wait::InLine });
+    let acquire = Command::Acquire(Acquire::exclusive(On::New(grant), resource, Wait::IN_LINE));
     let reply = node.order(acquire).await.unwrap().unwrap();
-    assert!(matches!(reply, Reply::Seated(_) | Reply::Waiting { .. }));
+    assert!(matches!(reply, Reply::Seated(_) | Reply::Waiting(_)));
 }
 
 /// A data directory with a snapshot and a log after it, and what it held.

@@ -45,7 +45,7 @@ impl Client {
     calls! {
         /// Begins a lease.
         grant(GrantRequest) -> GrantReply;
-        /// Claims a resource.
+        /// Claims resources.
         acquire(AcquireRequest) -> AcquireReply;
         /// Extends leases.
         renew(RenewRequest) -> RenewReply;
@@ -53,16 +53,42 @@ impl Client {
         renew_handle(RenewHandleRequest) -> RenewHandleReply;
         /// Gives a resource back.
         release(ReleaseRequest) -> ReleaseReply;
-        /// Leaves a line.
+        /// Gives a lease back with all that hangs on it.
+        release_lease(ReleaseLeaseRequest) -> ReleaseReply;
+        /// Leaves lines.
         cancel(CancelRequest) -> CancelReply;
-        /// Ends a lease.
+        /// Ends leases.
         revoke(RevokeRequest) -> RevokeReply;
+        /// Ends claims on a resource, at once or after a delay. Never repeated: an unknown outcome is said to be unknown.
+        break_claims(BreakRequest) -> BreakReply;
+        /// Gives a claim to another lease. Never repeated, like a break.
+        transfer(TransferRequest) -> AcquireReply;
+        /// Says how many units a resource has.
+        define_resource(DefineResourceRequest) -> DefineResourceReply;
+        /// Defines or changes a class.
+        set_class(SetClassRequest) -> SetClassReply;
+        /// Writes a key. Never repeated, like a break.
+        put(PutRequest) -> PutReply;
+        /// Removes keys.
+        delete(DeleteRequest) -> DeleteReply;
         /// Whether a handle's claim holds its resource.
         verify(VerifyRequest) -> VerifyReply;
-        /// A page of the claimed resources.
+        /// One resource in full.
+        show(ShowRequest) -> ShowReply;
+        /// One lease in full, or how it ended.
+        show_lease(ShowLeaseRequest) -> ShowLeaseReply;
+        /// A page of the resources that are claimed or defined.
         list_resources(ListResourcesRequest) -> ListResourcesReply;
         /// A page of the living leases.
         list_leases(ListLeasesRequest) -> ListLeasesReply;
+        /// All classes.
+        list_classes(ListClassesRequest) -> ListClassesReply;
+        /// One key.
+        get_key(GetKeyRequest) -> GetKeyReply;
+        /// A page of the keys.
+        list_keys(ListKeysRequest) -> ListKeysReply;
+        /// A page of what happened, newest first.
+        history(HistoryRequest) -> HistoryReply;
         /// How the server is doing.
         status(StatusRequest) -> StatusReply;
     }

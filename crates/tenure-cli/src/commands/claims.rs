@@ -1,83 +1,123 @@
-//! Everyday commands: acquire, renew, release, verify, ls.
+//! What a holder does with its claims: renew, touch, release, verify.
 
-use super::wait::acquire_in_line;
-use super::{connect, default_holder, lease_text, millis};
-use crate::args::{Acquire, Ls, Output, Release, Renew, Verify};
+use super::{Caller, lease_text, millis};
+use crate::args::{Output, Release, Renew, Touch, Verify};
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
-use tenure::v1::acquire_reply::State;
-use tenure::{Error, v1};
+use tenure::{Client, Error, v1};
 use tenure_api::Code;
 
 #[derive(Serialize)]
-struct Held {
-    handle: String,
-    name: String,
-    fence: u64,
-    lease: String,
-    holder: String,
-    ttl_ms: u64,
-}
-
-pub(crate) async fn acquire(addr: &str, output: Output, args: Acquire) -> Result<ExitCode, Failure> {
-    let what = format!("cannot acquire {}", args.name);
-    let client = connect(addr, &what).await?;
-    let holder = args.holder.unwrap_or_else(default_holder);
-    let grant = v1::GrantRequest {
-        lease: rand::random::<u64>() >> 1,
-        holder: holder.clone(),
-        ttl_ms: millis(args.ttl),
-        request: rand::random(),
-    };
-    let request = v1::AcquireRequest { resource: args.name.clone(), grant: Some(grant), lease: 0, wait: false };
-    let reply = match args.wait {
-        None => client.acquire(request).await.map_err(|error| Failure::of(&what, &error))?,
-        Some(patience) => acquire_in_line(&client, request, patience, &what).await?,
-    };
-    let Some(State::Fence(fence)) = reply.state else {
-        return Err(Failure::new(&what, "the server answered something else", "Is it a newer one than this program?"));
-    };
-    let held = Held {
-        handle: format!("{}@{fence}", args.name),
-        name: args.name,
-        fence,
-        lease: lease_text(reply.lease),
-        holder,
-        ttl_ms: reply.ttl_ms,
-    };
-    print::one(output, &held.handle, &held);
-    Ok(ExitCode::SUCCESS)
-}
-
-#[derive(Serialize)]
 struct Renewed {
-    handle: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
     lease: String,
     ttl_ms: u64,
+    is_final: bool,
+    waiting: u64,
+    longest_wait_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breaks_in_ms: Option<u64>,
 }
 
-pub(crate) async fn renew(addr: &str, output: Output, args: Renew) -> Result<ExitCode, Failure> {
+/// Extends by an order, which every class but `never` takes.
+pub(crate) async fn renew(caller: &Caller, args: Renew) -> Result<ExitCode, Failure> {
     let what = format!("cannot renew {}", args.handle);
-    let client = connect(addr, &what).await?;
-    let request = v1::RenewHandleRequest { handle: args.handle.clone(), ttl_ms: args.ttl.map_or(0, millis) };
-    let reply = client.renew_handle(request).await.map_err(|error| Failure::of(&what, &error))?;
-    let line = format!("{} for {}", args.handle, print::span_ms(reply.ttl_ms));
-    let renewed = Renewed { handle: args.handle, lease: lease_text(reply.lease), ttl_ms: reply.ttl_ms };
-    match output {
-        Output::Table => print::say(&line),
-        _ => print::one(output, &renewed.handle, &renewed),
-    }
+    let client = caller.connect(&what).await?;
+    let (kind, ttl_ms) = (v1::RenewKind::Explicit, args.ttl.map_or(0, millis));
+    let renewed = match u64::from_str_radix(&args.handle, 16) {
+        Ok(lease) if args.handle.len() == 16 => renew_lease(&client, &what, lease, ttl_ms, kind).await?,
+        _ => renew_handle(&client, &what, args.handle, ttl_ms, kind).await?,
+    };
+    tell(caller.output, &renewed);
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn release(addr: &str, args: Release) -> Result<ExitCode, Failure> {
-    let what = format!("cannot release {}", args.handle);
-    let client = connect(addr, &what).await?;
-    let request = v1::ReleaseRequest { handle: args.handle };
-    client.release(request).await.map_err(|error| Failure::of(&what, &error))?;
+pub(crate) async fn touch(caller: &Caller, args: Touch) -> Result<ExitCode, Failure> {
+    let what = format!("cannot touch {}", lease_text(args.lease));
+    let client = caller.connect(&what).await?;
+    let renewed = renew_lease(&client, &what, args.lease, 0, v1::RenewKind::Touch).await?;
+    tell(caller.output, &renewed);
     Ok(ExitCode::SUCCESS)
+}
+
+async fn renew_handle(
+    client: &Client,
+    what: &str,
+    handle: String,
+    ttl_ms: i64,
+    kind: v1::RenewKind,
+) -> Result<Renewed, Failure> {
+    let request = v1::RenewHandleRequest { handle: handle.clone(), ttl_ms, kind: kind.into() };
+    let reply = client.renew_handle(request).await.map_err(|error| Failure::of(what, &error))?;
+    Ok(Renewed {
+        handle: Some(handle),
+        lease: lease_text(reply.lease),
+        ttl_ms: reply.ttl_ms,
+        is_final: reply.is_final,
+        waiting: reply.waiting,
+        longest_wait_ms: reply.longest_wait_ms,
+        breaks_in_ms: reply.breaks_in_ms,
+    })
+}
+
+async fn renew_lease(
+    client: &Client,
+    what: &str,
+    lease: u64,
+    ttl_ms: i64,
+    kind: v1::RenewKind,
+) -> Result<Renewed, Failure> {
+    let request = v1::RenewRequest { leases: vec![lease], ttls_ms: vec![ttl_ms], kind: kind.into() };
+    let reply = client.renew(request).await.map_err(|error| Failure::of(what, &error))?;
+    if let Some(failure) = reply.failures.into_iter().next().and_then(|failed| failed.failure) {
+        return Err(Failure::of(what, &failure.into()));
+    }
+    let notice = reply.notices.into_iter().next().unwrap_or_default();
+    Ok(Renewed {
+        handle: None,
+        lease: lease_text(lease),
+        ttl_ms: reply.ttls_ms.first().copied().ok_or_else(|| Failure::puzzled(what))?,
+        is_final: notice.is_final,
+        waiting: notice.waiting,
+        longest_wait_ms: notice.longest_wait_ms,
+        breaks_in_ms: notice.breaks_in_ms,
+    })
+}
+
+fn tell(output: Output, renewed: &Renewed) {
+    let name = renewed.handle.as_ref().unwrap_or(&renewed.lease);
+    if output != Output::Table {
+        print::one(output, name, renewed);
+        return;
+    }
+    print::say(&format!("{name} for {}", print::span_ms(renewed.ttl_ms)));
+    if renewed.is_final {
+        print::say("no renewal moves its deadline further: its maximum lifetime ends then");
+    }
+    if renewed.waiting > 0 {
+        let longest = print::span_ms(renewed.longest_wait_ms);
+        print::say(&format!("{} in line for what it holds, the longest for {longest}", renewed.waiting));
+    }
+    if let Some(ms) = renewed.breaks_in_ms {
+        print::say(&format!("somebody has ordered that it be broken in {}", print::span_ms(ms)));
+    }
+}
+
+/// Releases each, whatever becomes of the others. The first failure decides the exit code.
+pub(crate) async fn release(caller: &Caller, args: Release) -> Result<ExitCode, Failure> {
+    let client = caller.connect(&format!("cannot release {}", args.handles.join(" "))).await?;
+    let mut failed = None;
+    for handle in args.handles {
+        let what = format!("cannot release {handle}");
+        if let Err(error) = client.release(v1::ReleaseRequest { handle }).await {
+            let code = Failure::of(&what, &error).report();
+            failed = failed.or(Some(code));
+        }
+    }
+    Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }
 
 #[derive(Serialize)]
@@ -93,9 +133,9 @@ struct Verified {
 }
 
 /// Exit 0: valid; 1: not. Whatever keeps the question from being answered has another code.
-pub(crate) async fn verify(addr: &str, output: Output, args: Verify) -> Result<ExitCode, Failure> {
+pub(crate) async fn verify(caller: &Caller, args: Verify) -> Result<ExitCode, Failure> {
     let what = format!("cannot verify {}", args.handle);
-    let client = connect(addr, &what).await?;
+    let client = caller.connect(&what).await?;
     let answer = client.verify(v1::VerifyRequest { handle: args.handle.clone() }).await;
     let handle = args.handle;
     let (verified, words) = match answer {
@@ -110,65 +150,9 @@ pub(crate) async fn verify(addr: &str, output: Output, args: Verify) -> Result<E
         }
         Err(error) => return Err(Failure::of(&what, &error)),
     };
-    match output {
+    match caller.output {
         Output::Table => print::say(&words),
-        _ => print::one(output, &verified.handle, &verified),
+        output => print::one(output, &verified.handle, &verified),
     }
     Ok(if verified.valid { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-#[derive(Serialize)]
-struct Resource {
-    name: String,
-    holder: String,
-    state: &'static str,
-    fence: u64,
-    lease: String,
-    ttl_ms: u64,
-    remaining_ms: u64,
-    waiting: u64,
-    since_wall_ms: u64,
-}
-
-impl Row for Resource {
-    const HEADINGS: &'static [&'static str] = &["NAME", "HOLDER", "STATE", "FENCE", "TTL", "LEFT", "WAITING"];
-
-    fn cells(&self) -> Vec<String> {
-        let fence = if self.fence == 0 { String::from("-") } else { self.fence.to_string() };
-        let holder = if self.holder.is_empty() { String::from("-") } else { self.holder.clone() };
-        let (ttl, left) = (print::span_ms(self.ttl_ms), print::span_ms(self.remaining_ms));
-        vec![self.name.clone(), holder, self.state.into(), fence, ttl, left, self.waiting.to_string()]
-    }
-
-    fn name(&self) -> String {
-        if self.fence == 0 { self.name.clone() } else { format!("{}@{}", self.name, self.fence) }
-    }
-}
-
-pub(crate) async fn ls(addr: &str, output: Output, args: Ls) -> Result<ExitCode, Failure> {
-    let what = "cannot list";
-    let client = connect(addr, what).await?;
-    let mut request =
-        v1::ListResourcesRequest { prefix: args.prefix.unwrap_or_default(), ..v1::ListResourcesRequest::default() };
-    let mut rows = Vec::new();
-    loop {
-        let page = client.list_resources(request.clone()).await.map_err(|error| Failure::of(what, &error))?;
-        rows.extend(page.items.into_iter().map(|item| Resource {
-            name: item.name,
-            state: if item.fence == 0 { "changing" } else { "held" },
-            holder: item.holder,
-            fence: item.fence,
-            lease: lease_text(item.lease),
-            ttl_ms: item.ttl_ms,
-            remaining_ms: item.remaining_ms,
-            waiting: item.waiting,
-            since_wall_ms: item.since_wall_ms,
-        }));
-        if page.next.is_empty() {
-            break;
-        }
-        request.from = page.next;
-    }
-    print::list(output, &rows);
-    Ok(ExitCode::SUCCESS)
 }

@@ -1,31 +1,119 @@
-//! Leases by themselves, and the server's own word: lease grant|ls|revoke, ping, version.
+//! Leases by themselves: lease grant|ls|show|release. Their revocation is `revoke.rs`.
 
-use super::{connect, default_holder, lease_text, millis};
-use crate::args::Output;
+use super::acquire::grant as grant_request;
+use super::revoke::revoke;
+use super::{Caller, lease_or_none, lease_text, words};
+use crate::args::{Lease as Asked, LeaseFilter, Output, Terms};
+use crate::clock;
 use crate::failure::Failure;
 use crate::print::{self, Row};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
-use tenure::v1;
+use tenure::v1::show_lease_reply::State;
+use tenure::{Client, v1};
 
 #[derive(Serialize)]
 struct Lease {
     lease: String,
     holder: String,
+    state: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    class: String,
     ttl_ms: u64,
     remaining_ms: u64,
+    grace_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    granted_wall_ms: u64,
+    renewed_wall_ms: u64,
+    lifetime_ms: u64,
+    lifetime_while_others_wait: bool,
+    is_final: bool,
+    labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
     holds: Vec<String>,
     waits: Vec<String>,
+    attached: u64,
+    children: u64,
+    keys: u64,
+}
+
+impl Lease {
+    fn new(item: v1::Lease) -> Self {
+        Self {
+            lease: lease_text(item.lease),
+            holder: item.holder,
+            state: item.state,
+            class: item.class,
+            ttl_ms: item.ttl_ms,
+            remaining_ms: item.remaining_ms,
+            grace_ms: item.grace_ms,
+            parent: lease_or_none(item.parent),
+            granted_wall_ms: item.granted_wall_ms,
+            renewed_wall_ms: item.renewed_wall_ms,
+            lifetime_ms: item.lifetime_ms,
+            lifetime_while_others_wait: item.lifetime_while_others_wait,
+            is_final: item.is_final,
+            labels: item.labels,
+            reason: item.reason,
+            holds: item.holds,
+            waits: item.waits,
+            attached: item.attached,
+            children: item.children,
+            keys: item.keys,
+        }
+    }
+
+    /// Everything about it that is worth a line.
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let ago = |wall_ms: u64| print::ago_ms(clock::wall_ms().saturating_sub(wall_ms));
+        let left = print::span_ms(self.remaining_ms);
+        let mut facts = vec![
+            ("lease", self.lease.clone()),
+            ("holder", self.holder.clone()),
+            ("state", format!("{}, {left} left of {}", self.state, print::span_ms(self.ttl_ms))),
+            ("granted", format!("{} ({})", ago(self.granted_wall_ms), clock::local(self.granted_wall_ms))),
+            ("renewed", format!("{} ({})", ago(self.renewed_wall_ms), clock::local(self.renewed_wall_ms))),
+        ];
+        let while_others_wait = if self.lifetime_while_others_wait { " while others wait" } else { "" };
+        let lifetime = match self.lifetime_ms {
+            0 => String::new(),
+            ms if self.is_final => format!("{}{while_others_wait}; no renewal moves it further", print::span_ms(ms)),
+            ms => format!("{}{while_others_wait}", print::span_ms(ms)),
+        };
+        let counted = |number: u64, one: &str, several: &str| match number {
+            0 => String::new(),
+            number => print::count(number, one, several),
+        };
+        let more = [
+            ("what for", self.reason.clone()),
+            ("class", self.class.clone()),
+            ("labels", words::labels(&self.labels)),
+            ("grace", if self.grace_ms == 0 { String::new() } else { print::span_ms(self.grace_ms) }),
+            ("lifetime", lifetime),
+            ("parent", self.parent.clone().unwrap_or_default()),
+            ("holds", self.holds.join(" ")),
+            ("waits for", self.waits.join(" ")),
+            ("children", counted(self.children, "lease", "leases")),
+            ("keys", counted(self.keys, "key", "keys")),
+        ];
+        facts.extend(more.into_iter().filter(|(_, value)| !value.is_empty()));
+        facts
+    }
 }
 
 impl Row for Lease {
-    const HEADINGS: &'static [&'static str] = &["LEASE", "HOLDER", "TTL", "LEFT", "HOLDS", "WAITS FOR"];
+    const HEADINGS: &'static [&'static str] =
+        &["LEASE", "HOLDER", "STATE", "CLASS", "TTL", "LEFT", "HOLDS", "WAITS FOR"];
+    const EMPTY: &'static str = "no lease lives";
 
     fn cells(&self) -> Vec<String> {
-        let some = |names: &[String]| if names.is_empty() { String::from("-") } else { names.join(" ") };
+        let some = |names: &[String]| print::or_dash(&names.join(" "));
         let (ttl, left) = (print::span_ms(self.ttl_ms), print::span_ms(self.remaining_ms));
-        vec![self.lease.clone(), self.holder.clone(), ttl, left, some(&self.holds), some(&self.waits)]
+        let (state, class) = (self.state.clone(), print::or_dash(&self.class));
+        vec![self.lease.clone(), self.holder.clone(), state, class, ttl, left, some(&self.holds), some(&self.waits)]
     }
 
     fn name(&self) -> String {
@@ -33,111 +121,143 @@ impl Row for Lease {
     }
 }
 
-pub(crate) async fn grant(
-    addr: &str,
-    output: Output,
-    ttl: Duration,
-    holder: Option<String>,
-) -> Result<ExitCode, Failure> {
+pub(crate) async fn lease(caller: &Caller, asked: Asked) -> Result<ExitCode, Failure> {
+    match asked {
+        Asked::Grant(terms) => grant(caller, *terms).await,
+        Asked::Ls(filter) => ls(caller, filter).await,
+        Asked::Show { lease } => show(caller, lease).await,
+        Asked::Release { lease } => release(caller, lease).await,
+        Asked::Revoke(args) => revoke(caller, args).await,
+    }
+}
+
+#[derive(Serialize)]
+struct Granted {
+    lease: String,
+    holder: String,
+    ttl_ms: u64,
+}
+
+async fn grant(caller: &Caller, terms: Terms) -> Result<ExitCode, Failure> {
     let what = "cannot grant a lease";
-    let client = connect(addr, what).await?;
-    let request = v1::GrantRequest {
-        lease: rand::random::<u64>() >> 1,
-        holder: holder.unwrap_or_else(default_holder),
-        ttl_ms: millis(ttl),
-        request: rand::random(),
-    };
+    let client = caller.connect(what).await?;
+    let request = grant_request(terms);
     let holder = request.holder.clone();
     let reply = client.grant(request).await.map_err(|error| Failure::of(what, &error))?;
-    let lease = Lease {
-        lease: lease_text(reply.lease),
-        holder,
-        ttl_ms: reply.ttl_ms,
-        remaining_ms: reply.ttl_ms,
-        holds: Vec::new(),
-        waits: Vec::new(),
-    };
-    print::one(output, &lease.lease, &lease);
+    let granted = Granted { lease: lease_text(reply.lease), holder, ttl_ms: reply.ttl_ms };
+    print::one(caller.output, &granted.lease, &granted);
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn lease_ls(addr: &str, output: Output) -> Result<ExitCode, Failure> {
+async fn ls(caller: &Caller, filter: LeaseFilter) -> Result<ExitCode, Failure> {
     let what = "cannot list leases";
-    let client = connect(addr, what).await?;
-    let mut request = v1::ListLeasesRequest::default();
-    let mut rows = Vec::new();
+    let client = caller.connect(what).await?;
+    let request = v1::ListLeasesRequest {
+        holder: filter.holder.unwrap_or_default(),
+        label: filter.label.map(|label| v1::Label { key: label.key, value: label.value }),
+        class: filter.class.unwrap_or_default(),
+        holds_prefix: filter.holds.unwrap_or_default(),
+        ..v1::ListLeasesRequest::default()
+    };
+    let rows: Vec<Lease> = all(&client, request, what).await?.into_iter().map(Lease::new).collect();
+    print::list(caller.output, &rows);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All leases that were asked for, page by page.
+async fn all(client: &Client, mut request: v1::ListLeasesRequest, what: &str) -> Result<Vec<v1::Lease>, Failure> {
+    let mut leases = Vec::new();
     loop {
-        let page = client.list_leases(request).await.map_err(|error| Failure::of(what, &error))?;
-        rows.extend(page.items.into_iter().map(|item| Lease {
-            lease: lease_text(item.lease),
-            holder: item.holder,
-            ttl_ms: item.ttl_ms,
-            remaining_ms: item.remaining_ms,
-            holds: item.holds,
-            waits: item.waits,
-        }));
+        let page = client.list_leases(request.clone()).await.map_err(|error| Failure::of(what, &error))?;
+        leases.extend(page.items);
         if page.next == 0 {
-            break;
+            return Ok(leases);
         }
         request.from = page.next;
     }
-    print::list(output, &rows);
-    Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn revoke(addr: &str, lease: &str, reason: String) -> Result<ExitCode, Failure> {
-    let what = format!("cannot revoke lease {lease}");
-    let number = u64::from_str_radix(lease, 16)
-        .map_err(|_| Failure::usage(&what, "that is not a lease id", "Copy it from `tenure lease ls`."))?;
-    let client = connect(addr, &what).await?;
-    let request = v1::RevokeRequest { lease: number, by: default_holder(), reason };
-    client.revoke(request).await.map_err(|error| Failure::of(&what, &error))?;
-    Ok(ExitCode::SUCCESS)
+/// A living lease with the names of what hangs on it.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    lease: Lease,
+    child_leases: Vec<String>,
+    key_names: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Pong {
-    version: String,
-    cluster: String,
-    node: u64,
-    leads: bool,
-    term: u64,
-    applied_index: u64,
-    revision: u64,
-    leases: u64,
-    now_ms: u64,
-    dropped_ms: u64,
+struct Ended {
+    lease: String,
+    holder: String,
+    state: &'static str,
+    how: String,
+    ended_wall_ms: u64,
 }
 
-pub(crate) async fn ping(addr: &str, output: Output) -> Result<ExitCode, Failure> {
-    let what = "no pong";
-    let client = connect(addr, what).await?;
-    let status = client.status(v1::StatusRequest {}).await.map_err(|error| Failure::of(what, &error))?;
-    let leads = if status.leads { "leads" } else { "does not lead" };
-    let line = format!("pong from tenure {}: node {} {leads}, {} leases", status.version, status.node, status.leases);
-    let pong = Pong {
-        version: status.version,
-        cluster: lease_text(status.cluster),
-        node: status.node,
-        leads: status.leads,
-        term: status.term,
-        applied_index: status.applied_index,
-        revision: status.revision,
-        leases: status.leases,
-        now_ms: status.now_ms,
-        dropped_ms: status.dropped_ms,
-    };
-    print::one(output, &line, &pong);
+async fn show(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {
+    let what = format!("cannot show lease {}", lease_text(lease));
+    let client = caller.connect(&what).await?;
+    let request = v1::ShowLeaseRequest { lease, stale: false };
+    let reply = client.show_lease(request).await.map_err(|error| Failure::of(&what, &error))?;
+    match reply.state.ok_or_else(|| Failure::puzzled(&what))? {
+        State::Living(item) => {
+            let shown = Shown {
+                lease: Lease::new(item),
+                child_leases: reply.children.into_iter().map(lease_text).collect(),
+                key_names: reply.keys.iter().map(|key| words::text(key)).collect(),
+            };
+            show_living(caller.output, &shown);
+        }
+        State::Ended(item) => {
+            let end = item.end.unwrap_or_default();
+            let ended = Ended {
+                lease: lease_text(item.lease),
+                holder: item.holder,
+                state: "ended",
+                how: words::end(&end),
+                ended_wall_ms: end.wall_ms,
+            };
+            show_ended(caller.output, &ended);
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-#[derive(Serialize)]
-struct Version {
-    version: &'static str,
+fn show_living(output: Output, shown: &Shown) {
+    if output != Output::Table {
+        return print::one(output, &shown.lease.lease, shown);
+    }
+    let mut facts = shown.lease.facts();
+    let named = |names: &[String], fact: &mut String| *fact = format!("{fact}: {}", names.join(" "));
+    for (name, fact) in &mut facts {
+        match *name {
+            "children" => named(&shown.child_leases, fact),
+            "keys" => named(&shown.key_names, fact),
+            _ => {}
+        }
+    }
+    print::facts(&facts);
 }
 
-pub(crate) fn version(output: Output) -> Result<ExitCode, Failure> {
-    let version = env!("CARGO_PKG_VERSION");
-    print::one(output, &format!("tenure {version}"), &Version { version });
+fn show_ended(output: Output, ended: &Ended) {
+    if output != Output::Table {
+        return print::one(output, &ended.lease, ended);
+    }
+    let ago = print::ago_ms(clock::wall_ms().saturating_sub(ended.ended_wall_ms));
+    print::facts(&[
+        ("lease", ended.lease.clone()),
+        ("holder", ended.holder.clone()),
+        ("state", ended.state.into()),
+        ("how", ended.how.clone()),
+        ("when", format!("{ago} ({})", clock::local(ended.ended_wall_ms))),
+    ]);
+}
+
+async fn release(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {
+    let what = format!("cannot release lease {}", lease_text(lease));
+    let client = caller.connect(&what).await?;
+    let request = v1::ReleaseLeaseRequest { lease };
+    client.release_lease(request).await.map_err(|error| Failure::of(&what, &error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,21 +1,52 @@
-//! The commands, one file a group.
+//! The commands, one file a noun.
 
+mod acquire;
 mod claims;
+mod classes;
+mod events;
+mod force;
+mod keys;
 mod leases;
+mod resources;
+mod revoke;
 mod serve;
+mod server;
+mod show;
 mod wait;
+mod why;
+mod words;
 
-pub(crate) use claims::{acquire, ls, release, renew, verify};
-pub(crate) use leases::{grant, lease_ls, ping, revoke, version};
+pub(crate) use acquire::acquire;
+pub(crate) use claims::{release, renew, touch, verify};
+pub(crate) use classes::class;
+pub(crate) use events::{history, watch};
+pub(crate) use force::{break_claims, transfer};
+pub(crate) use keys::key;
+pub(crate) use leases::lease;
+pub(crate) use resources::{ls, resource};
 pub(crate) use serve::serve;
+pub(crate) use server::{ping, version};
+pub(crate) use show::show;
+pub(crate) use why::why;
 
+use crate::args::Output;
 use crate::failure::Failure;
 use std::time::Duration;
 use tenure::Client;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Connects, or says that nobody answers.
-async fn connect(addr: &str, what: &str) -> Result<Client, Failure> {
-    Client::connect(addr).await.map_err(|error| Failure::of(what, &error))
+/// Who asks whom, and how the answer is printed.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) addr: String,
+    pub(crate) output: Output,
+}
+
+impl Caller {
+    /// Connects, or says that nobody answers.
+    async fn connect(&self, what: &str) -> Result<Client, Failure> {
+        Client::connect(&self.addr).await.map_err(|error| Failure::of(what, &error))
+    }
 }
 
 /// Who asks, unless it was said: user@host:pid.
@@ -33,4 +64,21 @@ fn millis(time: Duration) -> i64 {
 /// A lease id as people see it.
 fn lease_text(lease: u64) -> String {
     format!("{lease:016x}")
+}
+
+/// The same, with nothing for none.
+fn lease_or_none(lease: u64) -> Option<String> {
+    (lease != 0).then(|| lease_text(lease))
+}
+
+/// Resolves on the first SIGTERM or SIGINT.
+fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

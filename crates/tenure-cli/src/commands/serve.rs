@@ -1,5 +1,6 @@
 //! `tenure serve`: one durable node on this machine.
 
+use super::stop_signal;
 use crate::args::Serve;
 use crate::failure::Failure;
 use crate::print;
@@ -11,7 +12,6 @@ use std::time::Duration;
 use tenure_server::disk::Directory;
 use tenure_server::{Clock, Environment, Lock, Node, Served, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
     let what = "cannot serve";
@@ -93,16 +93,4 @@ fn log_to_stderr() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,tenure=info,tenure_server=info,openraft=error"));
     let ansi = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
-}
-
-/// Resolves on the first SIGTERM or SIGINT.
-fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
 }

@@ -1,5 +1,6 @@
-//! Waiting in line: the claim stands on the stream, its lease is renewed, and it is cancelled when patience ends.
+//! Waiting in line: the claims stand on the stream, their lease is renewed, and they are cancelled when patience ends.
 
+use super::{millis, stop_signal};
 use crate::failure::Failure;
 use crate::print;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tenure::v1::acquire_reply::State;
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Conversation, Error, v1};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 const ACQUIRE: u64 = 1;
 const RENEW: u64 = 2;
@@ -22,7 +23,16 @@ enum Stage {
     /// Seated after waiting. Its holder counts from a renewal of its own, which is under way.
     Seated(v1::AcquireReply),
     /// Given up: the claim is being cancelled.
-    Leaving,
+    Leaving(GivenUp),
+}
+
+/// Why a claim is given up.
+#[derive(Clone, Copy)]
+enum GivenUp {
+    /// The time that was given for it is over.
+    Patience,
+    /// Somebody stopped it from the keyboard.
+    Keyboard,
 }
 
 /// Acquires, in line if need be, for as long as `patience` lasts.
@@ -33,17 +43,18 @@ pub(super) async fn acquire_in_line(
     what: &str,
 ) -> Result<v1::AcquireReply, Failure> {
     let fail = |error: Error| Failure::of(what, &error);
-    let grant = request.grant.clone().unwrap_or_default();
-    let renew = Ask::Renew(v1::RenewRequest { leases: vec![grant.lease], ttls_ms: Vec::new() });
-    let cancel = Ask::Cancel(v1::CancelRequest { lease: grant.lease, resource: request.resource.clone() });
     request.wait = true;
+    if request.wants.len() > 1 {
+        // Several resources are blocked for those behind, so the server has to know for how long.
+        request.wait_limit_ms = millis(patience).max(1);
+    }
+    let (renew, cancel) = (renewal(&request), cancellation(&request));
+    let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     let mut stream = client.converse().await.map_err(fail)?;
     ask(&stream, ACQUIRE, Ask::Acquire(request)).await.map_err(fail)?;
-    let third = u64::try_from(grant.ttl_ms).unwrap_or_default() / 3;
-    let mut heartbeat = interval(Duration::from_millis(third.max(30)));
-    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heartbeat = beat(u64::MAX);
     let patience = sleep(patience);
-    tokio::pin!(patience);
+    tokio::pin!(patience, stopped);
     let mut stage = Stage::Asked;
     loop {
         let answer = tokio::select! {
@@ -54,7 +65,15 @@ pub(super) async fn acquire_in_line(
             }
             // Before the first answer there may be nothing to cancel yet.
             () = &mut patience, if matches!(stage, Stage::Waiting) => {
-                stage = Stage::Leaving;
+                stage = Stage::Leaving(GivenUp::Patience);
+                ask(&stream, CANCEL, cancel.clone()).await.map_err(fail)?;
+                continue;
+            }
+            () = &mut stopped, if !matches!(stage, Stage::Leaving(GivenUp::Keyboard)) => {
+                if matches!(stage, Stage::Asked | Stage::Leaving(_)) {
+                    return Err(given_up(what, GivenUp::Keyboard, None));
+                }
+                stage = Stage::Leaving(GivenUp::Keyboard);
                 ask(&stream, CANCEL, cancel.clone()).await.map_err(fail)?;
                 continue;
             }
@@ -63,6 +82,7 @@ pub(super) async fn acquire_in_line(
             (ACQUIRE, Some(Tell::Acquire(reply)), Stage::Asked) => match reply.state {
                 Some(State::Place(place)) => {
                     stage = Stage::Waiting;
+                    heartbeat = beat(reply.ttl_ms);
                     print::say(&format!("waiting, place {place} in line"));
                 }
                 _ => return Ok(reply),
@@ -72,36 +92,76 @@ pub(super) async fn acquire_in_line(
                 ask(&stream, RENEW, renew.clone()).await.map_err(fail)?;
             }
             (RENEW, Some(Tell::Renew(renewed)), stage) => match (renewed.failures.into_iter().next(), stage) {
-                (None, Stage::Seated(reply)) => return Ok(*reply),
+                (None, Stage::Seated(reply)) => return Ok(confirmed(reply, &renewed.ttls_ms)),
+                (None, _) => heartbeat = beat(renewed.ttls_ms.first().copied().unwrap_or_default()),
                 (Some(lost), Stage::Waiting | Stage::Seated(_)) => {
-                    return Err(fail(lost.failure.unwrap_or_default().into()));
+                    return Err(lost_in_line(what, lost.failure.unwrap_or_default()));
                 }
                 _ => {}
             },
             // A renewal that was turned away is tried again with the next heartbeat.
             (RENEW, _, _) => {}
-            (CANCEL, body, _) => return Err(given_up(what, body)),
-            (_, Some(Tell::Failure(failure)), Stage::Asked | Stage::Waiting) => return Err(fail(failure.into())),
+            (CANCEL, body, Stage::Leaving(why)) => return Err(given_up(what, *why, body)),
+            (_, Some(Tell::Failure(failure)), Stage::Asked) => return Err(fail(failure.into())),
+            (_, Some(Tell::Failure(failure)), Stage::Waiting) => return Err(lost_in_line(what, failure)),
             _ => {}
         }
     }
+}
+
+fn lease_of(request: &v1::AcquireRequest) -> u64 {
+    request.grant.as_ref().map_or(request.lease, |grant| grant.lease)
+}
+
+fn renewal(request: &v1::AcquireRequest) -> Ask {
+    Ask::Renew(v1::RenewRequest { leases: vec![lease_of(request)], ..v1::RenewRequest::default() })
+}
+
+fn cancellation(request: &v1::AcquireRequest) -> Ask {
+    let resources = request.wants.iter().map(|want| want.resource.clone()).collect();
+    Ask::Cancel(v1::CancelRequest { lease: lease_of(request), resource: String::new(), resources })
+}
+
+/// A seat with the TTL of the renewal that confirmed it.
+fn confirmed(reply: &v1::AcquireReply, ttls_ms: &[u64]) -> v1::AcquireReply {
+    v1::AcquireReply { ttl_ms: ttls_ms.first().copied().unwrap_or_default(), ..reply.clone() }
+}
+
+/// A heartbeat three times in each TTL, from now on.
+fn beat(ttl_ms: u64) -> Interval {
+    let mut heartbeat = interval(Duration::from_millis((ttl_ms / 3).clamp(30, 3_600_000)));
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat.reset();
+    heartbeat
 }
 
 async fn ask(stream: &Conversation, id: u64, body: Ask) -> Result<(), Error> {
     stream.send(v1::Request { id, body: Some(body) }).await
 }
 
-/// What is said when patience has ended, by what became of the cancel.
-fn given_up(what: &str, body: Option<Tell>) -> Failure {
-    match body {
-        Some(Tell::Cancel(_)) => Failure::held(what, "it did not become free in time"),
-        Some(Tell::Failure(failure)) if failure.code == "lapsed" || failure.code == "no_claim" => {
-            Failure::held(what, "it did not become free in time")
-        }
+/// What is said when the claim ended before it was seated. The server's own limit is patience, too.
+fn lost_in_line(what: &str, failure: v1::Failure) -> Failure {
+    let waited_out = failure.end.as_ref().is_some_and(|end| end.how == "waited_out");
+    if waited_out || failure.code == "no_claim" {
+        return Failure::held(what, "it did not become free in time");
+    }
+    Failure::of(what, &failure.into())
+}
+
+/// What is said when the claim was given up, by what became of the cancel.
+fn given_up(what: &str, why: GivenUp, body: Option<Tell>) -> Failure {
+    let has_left = match body {
+        Some(Tell::Cancel(_)) => true,
+        Some(Tell::Failure(failure)) => failure.code == "lapsed" || failure.code == "no_claim",
+        _ => false,
+    };
+    match why {
+        GivenUp::Patience if has_left => Failure::held(what, "it did not become free in time"),
+        GivenUp::Keyboard if has_left => Failure::interrupted(what, "it was stopped, and has left the line"),
         _ => Failure::new(
             what,
-            "it did not become free in time, and whether the claim left the line is not known",
-            "It ends by itself within its TTL. Look with `tenure ls`.",
+            "it was given up, and whether the claim left the line is not known",
+            "It ends with its lease. Look with `tenure ls`.",
         ),
     }
 }

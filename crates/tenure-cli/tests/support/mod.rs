@@ -142,11 +142,16 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 pub fn grant(lease: u64, holder: &str, ttl_ms: i64) -> v1::GrantRequest {
-    v1::GrantRequest { lease, holder: holder.into(), ttl_ms, request: lease }
+    v1::GrantRequest { lease, holder: holder.into(), ttl_ms, request: lease, ..Default::default() }
 }
 
 pub fn claim(name: &str, lease: u64, holder: &str, ttl_ms: i64) -> v1::AcquireRequest {
-    v1::AcquireRequest { resource: name.into(), grant: Some(grant(lease, holder, ttl_ms)), lease: 0, wait: false }
+    v1::AcquireRequest { resource: name.into(), grant: Some(grant(lease, holder, ttl_ms)), ..Default::default() }
+}
+
+pub fn revoke(lease: u64, by: &str, reason: &str) -> v1::RevokeRequest {
+    let which = Some(v1::revoke_request::Which::Lease(lease));
+    v1::RevokeRequest { which, by: by.into(), reason: reason.into(), ..Default::default() }
 }
 
 /// Acquires, and gives the fence.
@@ -159,7 +164,7 @@ pub async fn acquire(client: &Client, request: v1::AcquireRequest) -> Result<u64
 }
 
 pub async fn renew(client: &Client, lease: u64) -> Result<v1::RenewReply, Error> {
-    client.renew(v1::RenewRequest { leases: vec![lease], ttls_ms: Vec::new() }).await
+    client.renew(v1::RenewRequest { leases: vec![lease], ..Default::default() }).await
 }
 
 /// All resources, by name.
@@ -181,7 +186,7 @@ pub async fn deadlines(client: &Client) -> std::collections::BTreeMap<u64, u64> 
     let mut deadlines = std::collections::BTreeMap::new();
     let mut request = v1::ListLeasesRequest { limit: 500, ..Default::default() };
     loop {
-        let page = client.list_leases(request).await.unwrap();
+        let page = client.list_leases(request.clone()).await.unwrap();
         deadlines.extend(page.items.iter().map(|item| (item.lease, page.now_ms + item.remaining_ms)));
         if page.next == 0 {
             return deadlines;

@@ -1,10 +1,11 @@
 //! What is over: ended leases, ended claims and past events, each bounded. It decides nothing.
 
-use crate::command::Refusal;
 use crate::event::{End, Event, Revision};
 use crate::fence::{Fence, Handle};
-use crate::limits::{ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_LEASES_MAX, EVENTS_MAX};
+use crate::limits::{ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_LEASES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX};
+use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, LeaseId, Name};
+use crate::reply::Refusal;
 use crate::time::Moment;
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -43,6 +44,14 @@ pub struct EndedClaim {
     pub holder: Holder,
     /// Its fence.
     pub fence: Fence,
+    /// How it shared the resource.
+    pub mode: Mode,
+    /// The epoch in which its holder claimed it.
+    pub epoch: Option<Epoch>,
+    /// Since when it held the resource, in service time.
+    pub since: Moment,
+    /// Since when, by the wall clock of the leader of that time.
+    pub since_wall_ms: u64,
     /// How it ended.
     pub how: End,
     /// When, in service time.
@@ -60,6 +69,8 @@ pub(super) struct History {
     claims: BTreeMap<u64, EndedClaim>,
     claims_at: BTreeMap<Name, VecDeque<u64>>,
     events: VecDeque<Event>,
+    /// What the names and keys in the events weigh. An index.
+    event_bytes: usize,
     /// The newest event that was dropped.
     compacted: (Revision, u32),
 }
@@ -103,9 +114,12 @@ impl History {
 
     pub(super) fn remember_events(&mut self, events: &[Event]) {
         self.events.extend(events.iter().cloned());
+        self.event_bytes += events.iter().map(weight).sum::<usize>();
+        let is_cut = |oldest: Option<&Event>| oldest.is_some_and(|oldest| oldest.n != 0);
         // A revision is dropped whole, so that a watch can resume after any revision that is not.
-        while self.events.len() > EVENTS_MAX || self.events.front().is_some_and(|oldest| oldest.n != 0) {
+        while self.events.len() > EVENTS_MAX || self.event_bytes > EVENTS_BYTES_MAX || is_cut(self.events.front()) {
             let oldest = self.events.pop_front().expect("there is an oldest event");
+            self.event_bytes -= weight(&oldest);
             self.compacted = (oldest.revision, oldest.n);
         }
     }
@@ -138,7 +152,7 @@ impl History {
         self.claims.values()
     }
 
-    pub(super) fn all_events(&self) -> impl Iterator<Item = &Event> {
+    pub(super) fn all_events(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.events.iter()
     }
 
@@ -149,4 +163,9 @@ impl History {
     pub(super) fn restore_compacted(&mut self, compacted: (Revision, u32)) {
         self.compacted = compacted;
     }
+}
+
+/// What an event weighs beside its fixed part.
+fn weight(event: &Event) -> usize {
+    event.what.resource().map_or(0, |name| name.as_str().len()) + event.what.key().map_or(0, |key| key.bytes().len())
 }

@@ -1,25 +1,48 @@
-//! The ledger: all leases, claims and lines as one value, and the order in which an entry changes it. It calls nobody.
+//! The ledger: all leases, claims, lines and keys as one value, and the order in which an entry changes it. It calls
+//! nobody.
 
+mod acquire;
 mod claim;
+mod class;
+mod deadlock;
+mod ending;
+mod epoch;
+mod force;
 mod history;
+mod keyspace;
 mod lease;
 mod line;
+mod renewing;
+mod resource;
+mod seating;
 mod snapshot;
+mod tree;
 mod wheel;
 
-use crate::command::{Command, Entry, Outcome};
-use crate::event::{Event, Happening, Revision};
-use crate::limits::SWEEP_MAX;
+use crate::command::{Command, Entry};
+use crate::event::{End, Event, Happening, Leave, Revision};
+use crate::fence::Fence;
+use crate::limits::{CHAIN_STEPS_MAX, SWEEP_MAX};
+use crate::mode::Class;
 use crate::names::{LeaseId, Name};
+use crate::reply::Outcome;
 use crate::time::Moment;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-pub use claim::{Holding, Resource};
 use core::ops::Bound;
+pub use deadlock::Blocker;
+use ending::Ending;
+pub use ending::Vacating;
+use force::Ordered;
 use history::History;
 pub use history::{EndedClaim, EndedLease};
-pub use lease::{Lease, Stake};
-use wheel::Wheel;
+pub use keyspace::KeyValue;
+use keyspace::Keyspace;
+pub use lease::{Holding, Lease, Stake};
+use line::OrderKey;
+pub use resource::Resource;
+pub use seating::Waiter;
+use wheel::{Due, Wheel};
 
 /// All leases and what hangs on them.
 #[derive(Clone, Debug, Default)]
@@ -29,15 +52,29 @@ pub struct Ledger {
     revision: Revision,
     /// The last fence that was given out.
     fence: u64,
-    /// The last arrival that was numbered; the order key of lines.
+    /// The last arrival in a line that was numbered.
     arrival: u64,
     leases: BTreeMap<LeaseId, Lease>,
     resources: BTreeMap<Name, Resource>,
-    /// Freed resources whose next in line was not seated yet. A listed resource takes no other acquire.
-    to_seat: VecDeque<Name>,
+    /// Everybody who stands in line, by arrival.
+    waiters: BTreeMap<u64, Waiter>,
+    vacating: BTreeMap<Fence, Vacating>,
+    /// Claims that will be broken, as ordered.
+    breaks: BTreeMap<Fence, Ordered>,
+    /// The classes that were set; the built-in ones are not in it.
+    classes: BTreeMap<Name, Class>,
+    keyspace: Keyspace,
+    /// Waiters who may be able to sit, and were not looked at yet.
+    to_seat: BTreeSet<OrderKey>,
     history: History,
-    /// An index over the deadlines, rebuilt from the leases, never state itself.
+    /// Everything that falls due, rebuilt from the above, never state itself.
     wheel: Wheel,
+    /// The stakes of all leases. An index.
+    claims: usize,
+    /// The resources with a defined capacity. An index.
+    defined: usize,
+    /// How much of the search for deadlocks is left in this entry.
+    chain_steps: usize,
 }
 
 /// What one entry did.
@@ -47,9 +84,9 @@ pub struct Applied {
     pub outcomes: Vec<Outcome>,
     /// What happened, in order.
     pub events: Vec<Event>,
-    /// No lease is due before this moment; none if no lease lives.
+    /// Nothing falls due before this moment; none if nothing will.
     pub next_deadline: Option<Moment>,
-    /// Whether due leases or free seats are left over, so that the next tick should follow at once.
+    /// Whether things that are due or waiters that may sit are left over, so that the next tick should follow at once.
     pub unfinished: bool,
 }
 
@@ -69,7 +106,7 @@ impl Ledger {
         self.fence
     }
 
-    /// No lease is due before this moment; none if no lease lives.
+    /// Nothing falls due before this moment; none if nothing will.
     pub fn next_deadline(&self) -> Option<Moment> {
         self.wheel.next()
     }
@@ -118,15 +155,18 @@ impl Ledger {
         self.history.events_after(after)
     }
 
+    /// The remembered events, newest first.
+    pub fn events_back(&self) -> impl Iterator<Item = &Event> {
+        self.history.all_events().rev()
+    }
+
     /// Applies one entry: its renewals, then the sweep, then the other commands, then seating.
     pub fn apply(&mut self, entry: &Entry) -> Applied {
         self.now = self.now.max(entry.now);
         self.wall_ms = entry.wall_ms;
+        self.chain_steps = CHAIN_STEPS_MAX;
         let mut events = Vec::new();
-        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(entry.commands.len());
-        for command in &entry.commands {
-            outcomes.push(command.is_renewal().then(|| self.command(command, &mut events)));
-        }
+        let mut outcomes = self.renewals(&entry.commands);
         let swept = self.sweep(&mut events);
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
             outcome.get_or_insert_with(|| self.command(command, &mut events));
@@ -145,33 +185,75 @@ impl Ledger {
         match command {
             Command::Grant(grant) => self.grant(grant, events),
             Command::Acquire(acquire) => self.acquire(acquire, events),
-            Command::Renew(renew) => Ok(self.renew(renew)),
-            Command::RenewHandle(renew) => self.renew_handle(renew),
+            Command::Renew(_) | Command::RenewHandle(_) => unreachable!("renewals go first"),
             Command::Release(release) => self.release(release, events),
+            Command::ReleaseLease(release) => self.release_lease(release, events),
             Command::Cancel(cancel) => self.cancel(cancel, events),
             Command::Revoke(revoke) => self.revoke(revoke, events),
+            Command::Break(order) => self.break_claims(order, events),
+            Command::Transfer(transfer) => self.transfer(transfer, events),
+            Command::Define(define) => self.define(define, events),
+            Command::SetClass(class) => self.set_class(class, events),
+            Command::Put(put) => self.put(put, events),
+            Command::Delete(delete) => self.delete(delete, events),
         }
     }
 
-    /// Ends the leases that are due, in order of (deadline, id), until `SWEEP_MAX` attached things have ended. A lease
-    /// that was not reached is merely late, and alive by every rule.
+    /// Does what is due, in order of (moment, kind, number), until `SWEEP_MAX` things have ended. What was not reached
+    /// is merely late; a lease is alive by every rule until then.
     fn sweep(&mut self, events: &mut Vec<Event>) -> Sweep {
         let mut room = SWEEP_MAX;
-        while let Some((due, id)) = self.wheel.due(self.now) {
-            let lease = self.leases.get_mut(&id).expect("every armed lease lives");
-            if lease.deadline > due {
-                lease.armed = lease.deadline;
-                self.wheel.rearm(due, id, lease.deadline);
+        while let Some((at, due)) = self.wheel.due(self.now) {
+            // This is not bounded: where a lease is armed is no state, so it must not decide what an entry does. Each
+            // move is paid for by a renewal.
+            if self.was_renewed_since(at, due) {
+                self.move_on(due);
                 continue;
             }
-            let weight = lease.weight();
+            let weight = self.weight(due);
             if weight > room && room < SWEEP_MAX {
                 return Sweep::CutShort;
             }
             room = room.saturating_sub(weight);
-            self.end(id, &crate::event::End::Expired, events);
+            self.fall_due(due, events);
         }
         Sweep::Finished
+    }
+
+    /// Whether this is a lease that ends later than it is armed.
+    fn was_renewed_since(&self, armed: Moment, due: Due) -> bool {
+        matches!(due, Due::Lease(id) if self.leases[&id].ends_at() > armed)
+    }
+
+    /// Arms a renewed lease where it ends now.
+    fn move_on(&mut self, due: Due) {
+        let Due::Lease(id) = due else { unreachable!("only leases are renewed") };
+        let lease = self.leases.get_mut(&id).expect("every armed lease lives");
+        self.wheel.rearm(lease.armed, due, lease.ends_at());
+        lease.armed = lease.ends_at();
+    }
+
+    /// How many things may end with what is due.
+    fn weight(&self, due: Due) -> usize {
+        let lease = match due {
+            Due::Lease(id) => Some(id),
+            Due::Wait(arrival) => Some(self.waiters[&arrival].lease),
+            Due::Break(fence) => Some(self.breaks[&fence].lease),
+            Due::Free(_) => None,
+        };
+        1 + lease.map_or(0, |id| self.leases[&id].carried)
+    }
+
+    fn fall_due(&mut self, due: Due, events: &mut Vec<Event>) {
+        match due {
+            Due::Lease(id) => {
+                let how = if self.leases[&id].capped { End::MaxLifetime } else { End::Expired };
+                self.end(id, &Ending::plain(how), events);
+            }
+            Due::Wait(arrival) => self.wait_ends(arrival, Leave::WaitedOut, events),
+            Due::Free(fence) => self.free(fence, events),
+            Due::Break(fence) => self.break_as_ordered(fence, events),
+        }
     }
 
     /// Numbers what one visible change made happen.
@@ -181,7 +263,7 @@ impl Ledger {
         for (n, what) in happenings.into_iter().enumerate() {
             events.push(Event {
                 revision: self.revision,
-                n: u32::try_from(n).expect("one change attaches or ends at most ATTACHED_MAX things"),
+                n: u32::try_from(n).expect("one change is bounded by what a tree may carry"),
                 last: n + 1 == count,
                 at: self.now,
                 wall_ms: self.wall_ms,

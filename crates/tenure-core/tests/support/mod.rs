@@ -2,15 +2,22 @@
 //! histories. No test lives here.
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
+pub(crate) mod cast;
 pub(crate) mod history;
+pub(crate) mod model;
+pub(crate) mod phrases;
 pub(crate) mod print;
 pub(crate) mod script;
+pub(crate) mod show;
+pub(crate) mod tally;
 pub(crate) mod witness;
+pub(crate) mod words;
 
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use tenure_core::{
-    Acquire, Cancel, Command, Entry, Grant, Handle, Holder, Leader, LeaseId, Ledger, Moment, Name, Note, On, Outcome,
-    Release, Renew, Renewal, Revoke, Ttl, Wait, limits,
+    Acquire, Cancel, Command, Entry, Force, Free, Grant, Handle, Hang, Holder, Key, Kind, Leader, LeaseId, Ledger,
+    Mode, Moment, Name, Note, On, Outcome, Put, Release, Renew, Renewal, Revoke, Span, Ttl, Units, Wait, Want, Which,
+    limits,
 };
 
 /// The wall clock at the ledger's beginning. It runs along with service time in the tests.
@@ -56,25 +63,50 @@ pub(crate) fn handle(text: &str) -> Handle {
     Handle::parse(text).expect("the tests use good handles")
 }
 
+pub(crate) fn span(ms: u64) -> Span {
+    Span::at_most(ms, u64::MAX).expect("there is no longer span")
+}
+
+pub(crate) fn key(text: &str) -> Key {
+    Key::parse(text.as_bytes()).expect("the tests use good keys")
+}
+
+pub(crate) fn units(number: u64) -> Mode {
+    Mode::Units(Units::from_number(number).expect("the tests use good numbers of units"))
+}
+
 pub(crate) fn a_grant(lease: u64, ttl_ms: u64) -> Grant {
-    Grant { lease: id(lease), holder: holder(&format!("h{lease}")), ttl: ttl(ttl_ms), request: 1 }
+    Grant::plain(id(lease), holder(&format!("h{lease}")), ttl(ttl_ms), 1)
 }
 
 pub(crate) fn grant(lease: u64, ttl_ms: u64) -> Command {
     Command::Grant(a_grant(lease, ttl_ms))
 }
 
+/// A grant under another lease.
+pub(crate) fn grant_under(parent: u64, lease: u64, ttl_ms: u64) -> Command {
+    Command::Grant(Grant { parent: Some(id(parent)), ..a_grant(lease, ttl_ms) })
+}
+
 /// An acquire on a new lease that waits in line.
 pub(crate) fn acquire(lease: u64, resource: &str, ttl_ms: u64) -> Command {
-    Command::Acquire(Acquire { on: On::New(a_grant(lease, ttl_ms)), resource: name(resource), wait: Wait::InLine })
+    Command::Acquire(Acquire::exclusive(On::New(a_grant(lease, ttl_ms)), name(resource), Wait::IN_LINE))
 }
 
 pub(crate) fn acquire_on(lease: u64, resource: &str, wait: Wait) -> Command {
-    Command::Acquire(Acquire { on: On::Given(id(lease)), resource: name(resource), wait })
+    Command::Acquire(Acquire::exclusive(On::Given(id(lease)), name(resource), wait))
+}
+
+/// An acquire of several resources, or in another mode than exclusive, on a new lease that waits in line.
+pub(crate) fn acquire_all(lease: u64, resources: &[&str], mode: Mode, ttl_ms: u64) -> Command {
+    let one = Acquire::exclusive(On::New(a_grant(lease, ttl_ms)), name(resources[0]), Wait::IN_LINE);
+    let wants = resources.iter().map(|resource| Want { resource: name(resource), mode, capacity: None });
+    Command::Acquire(Acquire { wants: wants.collect(), ..one })
 }
 
 pub(crate) fn renew(leases: impl IntoIterator<Item = u64>) -> Command {
-    Command::Renew(Renew { leases: leases.into_iter().map(|lease| Renewal { lease: id(lease), ttl: None }).collect() })
+    let leases = leases.into_iter().map(|lease| Renewal { lease: id(lease), ttl: None });
+    Command::Renew(Renew { leases: leases.collect(), kind: Kind::Auto })
 }
 
 pub(crate) fn release(text: &str) -> Command {
@@ -82,12 +114,20 @@ pub(crate) fn release(text: &str) -> Command {
 }
 
 pub(crate) fn cancel(lease: u64, resource: &str) -> Command {
-    Command::Cancel(Cancel { lease: id(lease), resource: name(resource) })
+    Command::Cancel(Cancel { lease: id(lease), resources: vec![name(resource)] })
 }
 
+pub(crate) fn force(free: Free) -> Force {
+    Force { by: holder("ops"), reason: Note::parse("because").expect("the tests use good notes"), free }
+}
+
+/// A revoke that frees at once what the lease held.
 pub(crate) fn revoke(lease: u64) -> Command {
-    let reason = Note::parse("because").expect("the tests use good notes");
-    Command::Revoke(Revoke { lease: id(lease), by: holder("ops"), reason })
+    Command::Revoke(Revoke { which: Which::Lease(id(lease)), force: force(Free::Now) })
+}
+
+pub(crate) fn put(text: &str, lease: Hang) -> Command {
+    Command::Put(Put { key: key(text), value: Some(b"value"[..].into()), lease })
 }
 
 pub(crate) fn snapshot(ledger: &Ledger) -> Vec<u8> {

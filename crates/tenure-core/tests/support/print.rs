@@ -1,46 +1,20 @@
-//! How scripts show what the ledger answered and what happened. One reply is one line (a renewal that worked is none),
-//! one revision is one line.
+//! How scripts show what the ledger answered and what happened. One reply is one line (a renewal that worked is none,
+//! unless there is something to tell), one revision is one line.
 
-use super::WALL_START_MS;
-use std::collections::BTreeMap;
-use tenure_core::{Acquire, Command, End, Event, Fence, Happening, LeaseId, Ledger, Moment, Name, On, Refusal, Ttl};
-use tenure_core::{Holder, Outcome, Renewed, Reply};
-
-/// The names that a script gives to leases.
-#[derive(Default)]
-pub(crate) struct Cast {
-    labels: BTreeMap<LeaseId, String>,
-}
-
-impl Cast {
-    /// The lease with this label: `#7` is number 7, other labels are numbered as they appear.
-    pub(crate) fn lease(&mut self, label: &str) -> Option<LeaseId> {
-        if let Some(number) = label.strip_prefix('#') {
-            return number.parse().ok().and_then(LeaseId::from_number);
-        }
-        if let Some((id, _)) = self.labels.iter().find(|(_, known)| *known == label) {
-            return Some(*id);
-        }
-        let id = super::id(self.labels.len() as u64 + 1);
-        self.labels.insert(id, label.to_string());
-        Some(id)
-    }
-
-    pub(crate) fn label(&self, lease: LeaseId) -> String {
-        self.labels.get(&lease).cloned().unwrap_or_else(|| format!("#{}", lease.number()))
-    }
-
-    fn who(&self, lease: LeaseId, holder: &Holder) -> String {
-        let label = self.label(lease);
-        if label == holder.as_str() { label } else { format!("{label} of {holder}") }
-    }
-}
+use super::cast::{Cast, counted, key, list, span, text, units};
+use super::phrases::{self, other};
+use tenure_core::{
+    Acquire, Break, Command, Delete, End, Event, Grant, Handle, Hang, Happening, Lease, LeaseId, Ledger, Name, On,
+    Outcome, Put, Renewed, Reply, Revision, Span, Ttl, Which,
+};
 
 /// What one entry did, on its way to being shown.
 pub(crate) struct Story<'a> {
     pub(crate) cast: &'a Cast,
     pub(crate) before: &'a Ledger,
     pub(crate) after: &'a Ledger,
+    /// All that happened.
+    pub(crate) events: &'a [Event],
     /// The events that no reply has told yet, by revision.
     pub(crate) untold: Vec<Vec<Event>>,
 }
@@ -48,36 +22,54 @@ pub(crate) struct Story<'a> {
 impl Story<'_> {
     /// The lines that answer one command. What a reply tells is not told again as an event.
     pub(crate) fn answer(&mut self, command: &Command, outcome: &Outcome) -> Vec<String> {
-        match (command, outcome) {
-            (Command::Renew(renew), Ok(Reply::Renewed(answers))) => {
+        let reply = match outcome {
+            Ok(reply) => reply,
+            Err(refusal) => return vec![phrases::refusal(self.cast, refusal)],
+        };
+        let line = match (command, reply) {
+            (Command::Renew(renew), Reply::Renewed(answers)) => {
                 assert_eq!(renew.leases.len(), answers.len(), "each lease has its own answer");
                 let each = renew.leases.iter().zip(answers);
-                each.filter_map(|(asked, answer)| match answer {
-                    Ok(renewed) => {
-                        assert_eq!(asked.lease, renewed.lease, "the answers come in the order asked");
-                        self.renewed(asked.ttl, renewed)
-                    }
-                    Err(refusal) => Some(self.refusal(refusal)),
-                })
-                .collect()
+                return each.filter_map(|(asked, answer)| self.renewal(asked.lease, asked.ttl, answer)).collect();
             }
-            (Command::RenewHandle(renew), Ok(Reply::HandleRenewed(renewed))) => {
-                self.renewed(renew.ttl, renewed).into_iter().collect()
+            (Command::RenewHandle(renew), Reply::HandleRenewed(renewed)) => {
+                return self.renewed(renew.ttl, renewed).into_iter().collect();
             }
-            (_, Err(refusal)) => vec![self.refusal(refusal)],
-            (Command::Grant(grant), Ok(Reply::Granted { lease, ttl_ms, revision })) => {
-                let begun = Happening::Granted { lease: *lease, holder: grant.holder.clone(), ttl: grant.ttl };
-                let fresh = self.tell(*revision, &[begun]);
-                let line =
-                    format!("granted lease {}{}", self.cast.who(*lease, &grant.holder), other(grant.ttl, *ttl_ms));
-                vec![if fresh { line } else { line + ", as before" }]
+            (Command::Grant(grant), Reply::Granted { lease, ttl_ms, revision }) => {
+                assert_eq!(*lease, grant.lease, "a reply names its lease");
+                self.granted(grant, *ttl_ms, *revision)
             }
-            (Command::Acquire(acquire), Ok(reply)) => vec![self.acquired(acquire, reply)],
-            (Command::Release(_), Ok(Reply::Released)) => vec!["released".into()],
-            (Command::Cancel(_), Ok(Reply::Cancelled)) => vec!["cancelled".into()],
-            (Command::Revoke(_), Ok(Reply::Revoked)) => vec!["revoked".into()],
+            (Command::Acquire(acquire), Reply::Seated(_) | Reply::Waiting(_)) => self.acquired(acquire, reply),
+            (Command::Release(release), Reply::Released) => self.released(|what| vacated(what, &release.handle)),
+            (Command::ReleaseLease(release), Reply::Released) => {
+                let lease = release.lease;
+                self.released(|what| matches!(what, Happening::Ended { .. }) && what.lease() == Some(lease))
+            }
+            (Command::Cancel(_), Reply::Cancelled) => "cancelled".into(),
+            (Command::Revoke(revoke), Reply::Revoked { count, next }) => {
+                revoked(&revoke.which, *count, next.as_deref())
+            }
+            (Command::Break(order), Reply::Broken { claims, free_in_ms }) => broken(order, *claims, *free_in_ms),
+            (Command::Transfer(transfer), Reply::Seated(_) | Reply::Waiting(_)) => {
+                self.transferred(&transfer.handle.resource, transfer.to, reply)
+            }
+            (Command::Define(define), Reply::Defined { capacity }) => {
+                let (resource, capacity) = (define.resource.clone(), *capacity);
+                let told = Happening::Defined { resource: resource.clone(), capacity: define.capacity };
+                let as_before = self.as_before(|what| *what == told);
+                format!("{resource} has {}{as_before}", units(capacity))
+            }
+            (Command::SetClass(class), Reply::ClassSet) => {
+                let told = Happening::ClassSet { class: class.name.clone() };
+                format!("set{}", self.as_before(|what| *what == told))
+            }
+            (Command::Put(put), Reply::Put { kv_revision, version }) => self.put(put, *kv_revision, *version),
+            (Command::Delete(delete), Reply::Deleted { count, kv_revision }) => {
+                self.deleted(delete, *count, *kv_revision)
+            }
             (command, reply) => panic!("{command:?} was answered by {reply:?}"),
-        }
+        };
+        vec![line]
     }
 
     /// The lines for the events that no reply told.
@@ -85,155 +77,242 @@ impl Story<'_> {
         self.untold.iter().map(|change| self.change(change)).collect()
     }
 
+    fn renewal(
+        &self,
+        asked: LeaseId,
+        ttl: Option<Ttl>,
+        answer: &Result<Renewed, tenure_core::Refusal>,
+    ) -> Option<String> {
+        match answer {
+            Ok(renewed) => {
+                assert_eq!(asked, renewed.lease, "the answers come in the order asked");
+                self.renewed(ttl, renewed)
+            }
+            Err(refusal) => Some(phrases::refusal(self.cast, refusal)),
+        }
+    }
+
+    /// What a renewal tells beyond that it worked.
     fn renewed(&self, asked: Option<Ttl>, renewed: &Renewed) -> Option<String> {
-        let had = self.before.lease(renewed.lease).map(tenure_core::Lease::ttl);
-        let expected = asked.or(had).expect("only a living lease is renewed");
-        (expected != renewed.ttl)
-            .then(|| format!("renewed {}{}", self.cast.label(renewed.lease), other(expected, renewed.ttl.millis())))
+        let had = self.before.lease(renewed.lease).map(Lease::ttl);
+        let mut told = other(asked.or(had), renewed.ttl_ms);
+        if renewed.is_final {
+            told += ", final";
+        }
+        if renewed.waiting > 0 {
+            told += &format!(", {} waiting, longest {}", renewed.waiting, span(renewed.longest_wait_ms));
+        }
+        if let Some(ms) = renewed.breaks_in_ms {
+            told += &format!(", breaks in {}", span(ms));
+        }
+        (!told.is_empty()).then(|| format!("renewed {}{told}", self.cast.label(renewed.lease)))
+    }
+
+    fn granted(&mut self, grant: &Grant, ttl_ms: u64, revision: Revision) -> String {
+        let told = begun(grant, ttl_ms);
+        let as_before = self.tell(revision, |change| *change == [&told]);
+        let who = self.cast.who(grant.lease, &grant.holder);
+        format!("granted lease {who}{}{as_before}", other(grant.ttl, ttl_ms))
     }
 
     fn acquired(&mut self, acquire: &Acquire, reply: &Reply) -> String {
-        let resource = acquire.resource.clone();
-        let (lease, ttl_ms, revision) = match reply {
-            Reply::Seated(seat) => (seat.lease, seat.ttl_ms, seat.revision),
-            Reply::Waiting { lease, ttl_ms, revision, .. } => (*lease, *ttl_ms, *revision),
-            reply => panic!("an acquire was answered by {reply:?}"),
-        };
+        let lease = acquire.lease();
         let living = self.after.lease(lease).or_else(|| self.before.lease(lease));
-        let (holder, asked) = match &acquire.on {
+        let (holder, expected) = match &acquire.on {
             On::New(grant) => (grant.holder.clone(), grant.ttl),
             On::Given(_) => {
                 let living = living.expect("a claim hangs on a living lease");
-                (living.holder().clone(), living.ttl())
+                (living.holder().clone(), Some(living.ttl()))
             }
         };
-        let ttl = living.map_or(asked, tenure_core::Lease::ttl);
-        let (line, staked) = match reply {
+        let (line, ttl_ms, revision, claims): (_, _, _, &[Handle]) = match reply {
             Reply::Seated(seat) => {
-                let line = format!("granted {resource} to {} fence {}", self.cast.who(lease, &holder), seat.fence);
-                (line, Happening::Seated { resource, lease, holder: holder.clone(), fence: seat.fence, ttl })
+                let told = handles(&seat.claims);
+                let line = format!("granted {} to {}{}", told.0, self.cast.who(lease, &holder), told.1);
+                (line, seat.ttl_ms, seat.revision, &seat.claims)
             }
-            Reply::Waiting { place, .. } => {
-                (format!("waiting, place {place}"), Happening::Queued { resource, lease, holder: holder.clone() })
-            }
+            Reply::Waiting(place) => (format!("waiting, place {}", place.place), place.ttl_ms, place.revision, &[]),
             reply => panic!("an acquire was answered by {reply:?}"),
         };
-        let begun = Happening::Granted { lease, holder, ttl };
-        let is_new = matches!(acquire.on, On::New(_));
-        let how = if is_new && self.tell(revision, &[begun, staked.clone()]) {
-            ""
-        } else if self.tell(revision, &[staked]) {
-            if is_new { ", on the lease it has" } else { "" }
-        } else {
-            ", as before"
-        };
-        format!("{line}{}{how}", other(asked, ttl_ms))
-    }
-
-    /// Takes a change out of the untold ones, if it is exactly this.
-    fn tell(&mut self, revision: tenure_core::Revision, change: &[Happening]) -> bool {
-        let same = |told: &Vec<Event>| told[0].revision == revision && told.iter().map(|event| &event.what).eq(change);
-        let found = self.untold.iter().position(same);
-        found.map(|at| self.untold.remove(at)).is_some()
-    }
-
-    fn change(&self, change: &[Event]) -> String {
-        let end = change.iter().find_map(|event| match &event.what {
-            Happening::Ended { how, .. } => Some(how),
-            _ => None,
+        let staked = acquire.wants.iter().enumerate().map(|(n, want)| {
+            let (resource, holder, mode) = (want.resource.clone(), holder.clone(), want.mode);
+            match claims.get(n) {
+                None => Happening::Queued { resource, lease, holder, mode },
+                Some(handle) => Happening::Seated { resource, lease, holder, fence: handle.fence, mode, ttl_ms },
+            }
         });
-        // The end of a lease comes last in the stream and first in the sentence.
-        let (ended, hanging): (Vec<_>, Vec<_>) =
-            change.iter().map(|event| &event.what).partition(|what| matches!(what, Happening::Ended { .. }));
-        let phrases: Vec<_> = ended.into_iter().chain(hanging).map(|what| self.happening(what, end)).collect();
-        phrases.join(", ")
+        let staked: Vec<_> = staked.collect();
+        let as_before = self.tell(revision, |change| match (&acquire.on, change) {
+            (On::New(grant), [first @ Happening::Granted { ttl_ms, .. }, rest @ ..]) => {
+                **first == begun(grant, *ttl_ms) && rest.iter().copied().eq(&staked)
+            }
+            (On::New(_), _) => false,
+            (On::Given(_), change) => change.iter().copied().eq(&staked),
+        });
+        format!("{line}{}{as_before}", other(expected, ttl_ms))
     }
 
-    /// One phrase. What hung on an ended lease need not say whose it was, or how it ended.
-    fn happening(&self, what: &Happening, end: Option<&End>) -> String {
-        let label = |lease: &LeaseId| self.cast.label(*lease);
-        match what {
-            Happening::Granted { lease, holder, ttl } => {
-                format!("granted lease {} for {}", self.cast.who(*lease, holder), span(ttl.millis()))
-            }
-            Happening::Queued { resource, lease, holder } => {
-                format!("{} joined the line of {resource}", self.cast.who(*lease, holder))
-            }
-            Happening::Seated { resource, lease, holder, fence, ttl } => {
-                let has = self.after.lease(*lease).map_or(*ttl, tenure_core::Lease::ttl);
-                format!(
-                    "granted {resource} to {} fence {fence}{}",
-                    self.cast.who(*lease, holder),
-                    other(has, ttl.millis())
-                )
-            }
-            Happening::Vacated { resource, fence, how, .. } if end == Some(how) => freed(resource, *fence),
-            Happening::Vacated { resource, lease, fence, how } => {
-                format!("{} {}, {}", label(lease), freed(resource, *fence), self.end(how))
-            }
-            Happening::Left { resource, .. } if end.is_some() => format!("left the line of {resource}"),
-            Happening::Left { resource, lease } => format!("{} left the line of {resource}", label(lease)),
-            Happening::Ended { lease, holder, how } => {
-                let who = self.cast.who(*lease, holder);
-                match how {
-                    End::Revoked { by, reason } => format!("revoked {who} by {by}: {reason}"),
-                    plain => format!("{} {who}", self.end(plain)),
-                }
-            }
-        }
-    }
-
-    fn end(&self, how: &End) -> String {
-        match how {
-            End::Released => "released".into(),
-            End::Expired => "expired".into(),
-            End::Revoked { by, reason } => format!("revoked by {by}: {reason}"),
-        }
-    }
-
-    fn refusal(&self, refusal: &Refusal) -> String {
-        let label = |lease: &LeaseId| self.cast.label(*lease);
-        let why = match refusal {
-            Refusal::Exists { lease, holder } => format!("lease {} exists and belongs to {holder}", label(lease)),
-            Refusal::NoLease { lease } => format!("there is no lease {}", label(lease)),
-            Refusal::Lapsed { lease, how, when, wall_ms } => {
-                format!("lease {} lapsed at {}, {}", label(lease), at(*when, *wall_ms), self.end(how))
-            }
-            Refusal::Taken { resource, holder, fence, remaining_ms, waiting } => {
-                let held = fence.map_or(", next in line".into(), |fence| format!(" fence {fence}"));
-                format!("{resource} is taken by {holder}{held} for {}, {waiting} waiting", span(*remaining_ms))
-            }
-            Refusal::Stale { handle, current, ended } => {
-                let ended = ended.as_ref().map_or("its end is not remembered".into(), |(how, when, wall_ms)| {
-                    format!("ended at {}, {}", at(*when, *wall_ms), self.end(how))
-                });
-                let current = current
-                    .as_ref()
-                    .map_or("nobody holds it now".into(), |(holder, fence)| format!("now {holder} fence {fence}"));
-                format!("{handle} is stale, {ended}; {current}")
-            }
-            Refusal::NoClaim { lease, resource } => format!("lease {} has no claim on {resource}", label(lease)),
-            Refusal::Full { what, max } => format!("no room, {what} at most {max}"),
+    /// A transfer's reply tells who has the claim now, or stands first in line. What was given up is told by events.
+    fn transferred(&mut self, resource: &Name, to: LeaseId, reply: &Reply) -> String {
+        let revision = match reply {
+            Reply::Seated(seat) => seat.revision,
+            Reply::Waiting(place) => place.revision,
+            reply => panic!("a transfer was answered by {reply:?}"),
         };
-        format!("refused: {why}")
+        let is_told = |event: &Event| {
+            let staked = matches!(event.what, Happening::Seated { .. } | Happening::Queued { .. });
+            staked && event.revision == revision && event.what.lease() == Some(to)
+        };
+        for change in &mut self.untold {
+            change.retain(|event| !is_told(event));
+        }
+        self.untold.retain(|change| !change.is_empty());
+        let told = self.events.iter().find(|event| is_told(event)).map(|event| &event.what);
+        match (reply, told) {
+            (Reply::Seated(seat), Some(Happening::Seated { fence, ttl_ms, holder, .. })) => {
+                let said = (seat.lease, seat.claims.clone(), seat.ttl_ms);
+                let claim = Handle { resource: resource.clone(), fence: *fence };
+                assert_eq!(said, (to, vec![claim], *ttl_ms), "a transfer answers what it did");
+                let expected = self.after.lease(to).or_else(|| self.before.lease(to)).map(Lease::ttl);
+                format!("granted {resource} to {} fence {fence}{}", self.cast.who(to, holder), other(expected, *ttl_ms))
+            }
+            (Reply::Waiting(place), Some(Happening::Queued { holder, .. })) => {
+                let who = self.cast.who(to, holder);
+                let expected = self.after.lease(to).map(Lease::ttl);
+                format!("waiting, place {} for {who}{}", place.place, other(expected, place.ttl_ms))
+            }
+            (reply, told) => panic!("a transfer that did {told:?} was answered by {reply:?}"),
+        }
+    }
+
+    fn released(&self, is_it: impl Fn(&Happening) -> bool) -> String {
+        let happened = self.events.iter().any(|event| is_it(&event.what));
+        if happened { "released".into() } else { "released, as before".into() }
+    }
+
+    fn put(&mut self, put: &Put, kv_revision: u64, version: u64) -> String {
+        let at = |what: &Happening| match what {
+            Happening::Put { lease, kv_revision: at, .. } if *at == kv_revision => Some(*lease),
+            _ => None,
+        };
+        let lease = self.events.iter().find_map(|event| at(&event.what)).flatten();
+        let told = Happening::Put { key: put.key.clone(), lease, kv_revision, version };
+        let as_before = self.as_before(|what| *what == told);
+        let on = match (put.lease, lease) {
+            (Hang::Free, None) => String::new(),
+            (Hang::On(asked), Some(lease)) if asked == lease => String::new(),
+            (_, Some(lease)) => format!(" on {}", self.cast.label(lease)),
+            (_, None) => " on no lease".into(),
+        };
+        format!("put {}{on}, version {version}, kv {kv_revision}{as_before}", key(&put.key))
+    }
+
+    fn deleted(&mut self, delete: &Delete, count: u64, kv_revision: u64) -> String {
+        if count == 0 {
+            return format!("deleted nothing, kv {kv_revision}");
+        }
+        let of = |event: &Event| match &event.what {
+            Happening::Deleted { key, kv_revision: at, .. } if *at == kv_revision => Some(text(key.bytes())),
+            _ => None,
+        };
+        let keys: Vec<_> = self.events.iter().filter_map(of).collect();
+        assert_eq!(keys.len() as u64, count, "a delete counts what it deleted: {delete:?}");
+        self.untold.retain(|change| change.iter().any(|event| of(event).is_none()));
+        format!("deleted {}, kv {kv_revision}", list(&keys))
+    }
+
+    /// Takes a change out of the untold ones, if it is what is expected at its revision; else nothing was changed.
+    fn tell(&mut self, revision: Revision, is_it: impl Fn(&[&Happening]) -> bool) -> &'static str {
+        let same = |change: &Vec<Event>| {
+            let what: Vec<_> = change.iter().map(|event| &event.what).collect();
+            change[0].revision == revision && is_it(&what)
+        };
+        match self.untold.iter().position(same) {
+            Some(at) => {
+                self.untold.remove(at);
+                ""
+            }
+            None => ", as before",
+        }
+    }
+
+    /// The same for a change of one event, whatever its revision.
+    fn as_before(&mut self, is_it: impl Fn(&Happening) -> bool) -> &'static str {
+        let same = |change: &&Vec<Event>| change.len() == 1 && is_it(&change[0].what);
+        match self.untold.iter().find(same).map(|change| change[0].revision) {
+            Some(revision) => self.tell(revision, |_| true),
+            None => ", as before",
+        }
+    }
+
+    /// One revision. The end of a lease comes last in the stream and first in its part of the sentence.
+    fn change(&self, change: &[Event]) -> String {
+        let ended = |lease: LeaseId| {
+            change.iter().find_map(|event| match &event.what {
+                Happening::Ended { lease: ended, how, .. } if *ended == lease => Some(how),
+                _ => None,
+            })
+        };
+        let (mut parts, mut deleted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for (n, event) in change.iter().enumerate() {
+            match &event.what {
+                Happening::Deleted { key: gone, kv_revision, .. } => {
+                    deleted.push(key(gone));
+                    let next = change.get(n + 1).map(|event| &event.what);
+                    if !matches!(next, Some(Happening::Deleted { .. })) {
+                        parts.push(format!("deleted {}, kv {kv_revision}", list(&std::mem::take(&mut deleted))));
+                    }
+                }
+                what @ Happening::Ended { lease, how, .. } => {
+                    let hung = change.iter().map(|event| &event.what).filter(|other| hung_on(other, *lease));
+                    let phrases = std::iter::once(what).chain(hung).map(|what| self.happening(what, Some(how)));
+                    parts.push(phrases.collect::<Vec<_>>().join(", "));
+                }
+                what if what.lease().is_some_and(|lease| ended(lease).is_some() && hung_on(what, lease)) => {}
+                what => parts.push(self.happening(what, None)),
+            }
+        }
+        parts.join("; ")
+    }
+
+    fn happening(&self, what: &Happening, with: Option<&End>) -> String {
+        phrases::happening(self.cast, what, with, |lease| self.after.lease(lease).map(Lease::ttl))
     }
 }
 
-fn freed(resource: &Name, fence: Fence) -> String {
-    format!("freed {resource}@{fence}")
+fn begun(grant: &Grant, ttl_ms: u64) -> Happening {
+    let (lease, holder) = (grant.lease, grant.holder.clone());
+    Happening::Granted { lease, holder, ttl_ms, parent: grant.parent, class: grant.class.clone() }
 }
 
-/// A TTL is shown only where it is not the one that was to be expected.
-fn other(expected: Ttl, ttl_ms: u64) -> String {
-    if expected.millis() == ttl_ms { String::new() } else { format!(" for {}", span(ttl_ms)) }
+fn vacated(what: &Happening, handle: &Handle) -> bool {
+    matches!(what, Happening::Vacated { resource, fence, .. } if *resource == handle.resource && *fence == handle.fence)
 }
 
-fn at(when: Moment, wall_ms: u64) -> String {
-    let odd = wall_ms != WALL_START_MS + when.millis();
-    span(when.millis()) + if odd { " by another wall clock" } else { "" }
+/// Whether this is the end of a claim of a lease.
+fn hung_on(what: &Happening, lease: LeaseId) -> bool {
+    matches!(what, Happening::Vacated { .. } | Happening::Left { .. }) && what.lease() == Some(lease)
 }
 
-/// A span or a moment as scripts write it.
-pub(crate) fn span(ms: u64) -> String {
-    if ms.is_multiple_of(1000) { format!("{}s", ms / 1000) } else { format!("{ms}ms") }
+/// `db` and ` fence 1`, or `a@1 and b@2` and nothing.
+fn handles(claims: &[Handle]) -> (String, String) {
+    match claims {
+        [only] => (only.resource.to_string(), format!(" fence {}", only.fence)),
+        several => (list(&several.iter().map(ToString::to_string).collect::<Vec<_>>()), String::new()),
+    }
+}
+
+fn revoked(which: &Which, count: u64, next: Option<&str>) -> String {
+    let more = next.map_or(String::new(), |next| format!(", to be gone on from {next}"));
+    match which {
+        Which::Lease(_) if count == 0 => format!("revoked, as before{more}"),
+        Which::Lease(_) if count == 1 => format!("revoked{more}"),
+        _ => format!("revoked {}{more}", counted(count, "lease")),
+    }
+}
+
+fn broken(order: &Break, claims: u64, free_in_ms: u64) -> String {
+    let verb = if order.delay == Span::ZERO { "broke" } else { "breaking" };
+    let free = if free_in_ms == 0 { "at once".into() } else { format!("in {}", span(free_in_ms)) };
+    format!("{verb} {}, free {free}", counted(claims, "claim"))
 }

@@ -1,14 +1,15 @@
-//! The native gRPC door: `tenure.v1`.
+//! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
+use super::look::{key, lease, past, resource};
 use super::{stream, unready, watch};
-use crate::limits::{LISTED_STAKES_MAX, PAGE, PAGE_BYTES, PAGE_MAX};
 use crate::node::Node;
-use prost::Message;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
-use tenure_api::{BadRequest, failure, failure_status, read_handle, read_request, v1, write_outcome};
-use tenure_core::{Handle, LeaseId, Ledger, Moment, Refusal, Stake};
+use tenure_api::{
+    BadRequest, failure, failure_status, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome,
+};
+use tenure_core::{Ledger, Moment, Refusal};
 use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) struct NativeDoor {
@@ -44,11 +45,18 @@ fn bad_request(bad: &BadRequest) -> Status {
     failure_status(&bad.failure())
 }
 
+fn refused(refusal: &Refusal) -> Status {
+    failure_status(&failure(refusal))
+}
+
 /// Turns a unary request into an order and its answer into the reply of that call.
 macro_rules! ordered {
     ($self:ident, $request:ident, $kind:ident) => {
+        ordered!($self, $request, $kind, $kind)
+    };
+    ($self:ident, $request:ident, $kind:ident, $answer:ident) => {
         match $self.order(Ask::$kind($request.into_inner())).await? {
-            Tell::$kind(reply) => Ok(Response::new(reply)),
+            Tell::$answer(reply) => Ok(Response::new(reply)),
             other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
         }
     };
@@ -94,10 +102,79 @@ impl Tenure for NativeDoor {
         ordered!(self, request, Revoke)
     }
 
+    async fn release_lease(
+        &self,
+        request: Request<v1::ReleaseLeaseRequest>,
+    ) -> Result<Response<v1::ReleaseReply>, Status> {
+        ordered!(self, request, ReleaseLease, Release)
+    }
+
+    async fn break_claims(&self, request: Request<v1::BreakRequest>) -> Result<Response<v1::BreakReply>, Status> {
+        ordered!(self, request, BreakClaims)
+    }
+
+    async fn transfer(&self, request: Request<v1::TransferRequest>) -> Result<Response<v1::AcquireReply>, Status> {
+        ordered!(self, request, Transfer, Acquire)
+    }
+
+    async fn define_resource(
+        &self,
+        request: Request<v1::DefineResourceRequest>,
+    ) -> Result<Response<v1::DefineResourceReply>, Status> {
+        ordered!(self, request, DefineResource)
+    }
+
+    async fn set_class(&self, request: Request<v1::SetClassRequest>) -> Result<Response<v1::SetClassReply>, Status> {
+        ordered!(self, request, SetClass)
+    }
+
+    async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
+        ordered!(self, request, Put)
+    }
+
+    async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteReply>, Status> {
+        ordered!(self, request, Delete)
+    }
+
+    async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {
+        let name = read_name(&request.get_ref().resource).map_err(|bad| bad_request(&bad))?;
+        let stale = request.get_ref().stale;
+        self.read(stale, |ledger, now| resource::show(ledger, &name, now)).await.map(Response::new)
+    }
+
+    async fn show_lease(&self, request: Request<v1::ShowLeaseRequest>) -> Result<Response<v1::ShowLeaseReply>, Status> {
+        let id = read_lease(request.get_ref().lease).map_err(|bad| bad_request(&bad))?;
+        let shown = self.read(request.get_ref().stale, |ledger, now| lease::show(ledger, id, now)).await?;
+        shown.map(Response::new).map_err(|refusal| refused(&refusal))
+    }
+
+    async fn list_classes(
+        &self,
+        request: Request<v1::ListClassesRequest>,
+    ) -> Result<Response<v1::ListClassesReply>, Status> {
+        self.read(request.get_ref().stale, |ledger, _| lease::classes(ledger)).await.map(Response::new)
+    }
+
+    async fn get_key(&self, request: Request<v1::GetKeyRequest>) -> Result<Response<v1::GetKeyReply>, Status> {
+        let key = read_key(&request.get_ref().key).map_err(|bad| bad_request(&bad))?;
+        self.read(request.get_ref().stale, |ledger, _| key::get(ledger, &key)).await.map(Response::new)
+    }
+
+    async fn list_keys(&self, request: Request<v1::ListKeysRequest>) -> Result<Response<v1::ListKeysReply>, Status> {
+        let request = request.into_inner();
+        self.read(request.stale, |ledger, _| key::list(ledger, &request)).await.map(Response::new)
+    }
+
+    async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryReply>, Status> {
+        let request = request.into_inner();
+        let wanted = past::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
+        self.read(request.stale, |ledger, now| past::history(ledger, &request, &wanted, now)).await.map(Response::new)
+    }
+
     async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<v1::VerifyReply>, Status> {
         let handle = read_handle(&request.get_ref().handle).map_err(|bad| bad_request(&bad))?;
-        let verified = self.read(false, |ledger, now| verify(ledger, &handle, now)).await?;
-        verified.map(Response::new).map_err(|refusal| failure_status(&failure(&refusal)))
+        let verified = self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?;
+        verified.map(Response::new).map_err(|refusal| refused(&refusal))
     }
 
     async fn list_resources(
@@ -105,7 +182,7 @@ impl Tenure for NativeDoor {
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
         let request = request.into_inner();
-        self.read(request.stale, |ledger, now| list_resources(ledger, &request, now)).await.map(Response::new)
+        self.read(request.stale, |ledger, now| resource::list(ledger, &request, now)).await.map(Response::new)
     }
 
     async fn list_leases(
@@ -113,7 +190,8 @@ impl Tenure for NativeDoor {
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
         let request = request.into_inner();
-        self.read(request.stale, |ledger, now| list_leases(ledger, request, now)).await.map(Response::new)
+        let wanted = lease::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
+        self.read(request.stale, |ledger, now| lease::list(ledger, &request, &wanted, now)).await.map(Response::new)
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<watch::Replies>, Status> {
@@ -134,101 +212,5 @@ impl Tenure for NativeDoor {
             now_ms: status.now.millis(),
             dropped_ms: status.dropped_ms,
         }))
-    }
-}
-
-fn verify(ledger: &Ledger, handle: &Handle, now: Moment) -> Result<v1::VerifyReply, Refusal> {
-    let id = ledger.behind(handle)?;
-    let lease = ledger.lease(id).expect("every stake hangs on a living lease");
-    Ok(v1::VerifyReply {
-        lease: id.number(),
-        holder: lease.holder().to_string(),
-        remaining_ms: lease.deadline().millis_since(now),
-    })
-}
-
-fn list_resources(ledger: &Ledger, request: &v1::ListResourcesRequest, now: Moment) -> v1::ListResourcesReply {
-    let mut page = Page::new(request.limit);
-    let mut reply = v1::ListResourcesReply {
-        revision: ledger.revision().0,
-        now_ms: now.millis(),
-        ..v1::ListResourcesReply::default()
-    };
-    let from = request.from.as_str().max(&request.prefix);
-    let named = ledger.resources_from(from).take_while(|(name, _)| name.as_str().starts_with(&request.prefix));
-    for (name, resource) in named {
-        let mut item = v1::Resource { name: name.to_string(), waiting: resource.waiting(), ..v1::Resource::default() };
-        if let Some(holding) = resource.holding() {
-            let lease = ledger.lease(holding.lease).expect("every stake hangs on a living lease");
-            item.holder = lease.holder().to_string();
-            item.fence = holding.fence.number();
-            item.lease = holding.lease.number();
-            item.ttl_ms = lease.ttl().millis();
-            item.remaining_ms = lease.deadline().millis_since(now);
-            item.since_wall_ms = holding.since_wall_ms;
-        }
-        if !page.takes(&item) {
-            reply.next = item.name;
-            break;
-        }
-        reply.items.push(item);
-    }
-    reply
-}
-
-fn list_leases(ledger: &Ledger, request: v1::ListLeasesRequest, now: Moment) -> v1::ListLeasesReply {
-    let mut page = Page::new(request.limit);
-    let mut reply =
-        v1::ListLeasesReply { revision: ledger.revision().0, now_ms: now.millis(), ..v1::ListLeasesReply::default() };
-    for (id, lease) in ledger.leases_from(LeaseId::from_number(request.from)) {
-        let mut item = v1::Lease {
-            lease: id.number(),
-            holder: lease.holder().to_string(),
-            ttl_ms: lease.ttl().millis(),
-            remaining_ms: lease.deadline().millis_since(now),
-            granted_wall_ms: lease.granted_wall_ms(),
-            attached: lease.stakes().count() as u64,
-            ..v1::Lease::default()
-        };
-        for (name, stake) in lease.stakes().take(LISTED_STAKES_MAX) {
-            match stake {
-                Stake::Holding { fence } => item.holds.push(format!("{name}@{fence}")),
-                Stake::Waiting { .. } => item.waits.push(name.to_string()),
-            }
-        }
-        if !page.takes(&item) {
-            reply.next = id.number();
-            break;
-        }
-        reply.items.push(item);
-    }
-    reply
-}
-
-/// What still fits on a page: so many items, and about so many bytes. The first item always fits.
-struct Page {
-    items: usize,
-    bytes: usize,
-    empty: bool,
-}
-
-impl Page {
-    fn new(limit: u32) -> Self {
-        let items = match limit as usize {
-            0 => PAGE,
-            limit => limit.min(PAGE_MAX),
-        };
-        Self { items, bytes: PAGE_BYTES, empty: true }
-    }
-
-    fn takes(&mut self, item: &impl Message) -> bool {
-        let bytes = item.encoded_len();
-        let fits = self.empty || (self.items > 0 && bytes <= self.bytes);
-        if fits {
-            self.items = self.items.saturating_sub(1);
-            self.bytes = self.bytes.saturating_sub(bytes);
-            self.empty = false;
-        }
-        fits
     }
 }

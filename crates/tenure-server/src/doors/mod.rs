@@ -1,6 +1,7 @@
 //! The doors: they translate requests into commands and outcomes into answers. A door never decides.
 
 mod grpc;
+mod look;
 mod stream;
 mod watch;
 

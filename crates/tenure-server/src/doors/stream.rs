@@ -11,7 +11,7 @@ use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
 use tenure_api::{read_request, write_outcome};
-use tenure_core::{Command, LeaseId, Name, Reply};
+use tenure_core::{Command, LeaseId, Ledger, Name, Reply};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -26,7 +26,7 @@ struct Step {
 }
 
 /// A claim in line, and the room to wait for it.
-type Wait = (LeaseId, Name, OwnedSemaphorePermit);
+type Wait = (LeaseId, Vec<Name>, OwnedSemaphorePermit);
 
 /// Starts to serve a stream.
 pub(super) fn open(node: Node, requests: Streaming<v1::Request>) -> Answers {
@@ -92,14 +92,14 @@ async fn answer(node: Node, request: v1::Request) -> Step {
         Ok(command) => command,
         Err(bad) => return last(Body::Failure(bad.failure())),
     };
-    let resource = match &command {
-        Command::Acquire(acquire) => Some(acquire.resource.clone()),
-        _ => None,
+    let resources = match &command {
+        Command::Acquire(acquire) => acquire.wants.iter().map(|want| want.resource.clone()).collect(),
+        _ => Vec::new(),
     };
     match node.order(command).await {
         Ok(outcome) => {
-            let later = match (&outcome, resource, room) {
-                (Ok(Reply::Waiting { lease, .. }), Some(resource), Some(room)) => Some((*lease, resource, room)),
+            let later = match (&outcome, room) {
+                (Ok(Reply::Waiting(place)), Some(room)) => Some((place.lease, resources, room)),
                 _ => None,
             };
             Step { id, body: write_outcome(&outcome), later }
@@ -112,20 +112,31 @@ fn overloaded() -> Body {
     Body::Failure(unready(&Unready::Overloaded { retry_after: RETRY_AFTER }))
 }
 
+/// The first of the resources that the lease still waits for.
+fn waited_for(ledger: &Ledger, lease: LeaseId, resources: &[Name]) -> Option<Name> {
+    let waits = |name: &&Name| {
+        let standing = ledger.standing(lease, std::slice::from_ref(*name));
+        matches!(standing, Ok(Reply::Waiting(_)))
+    };
+    resources.iter().find(waits).cloned()
+}
+
 /// Waits until a claim in line is seated or over, and tells how it stands then.
-async fn tell_later(node: Node, id: u64, (lease, resource, room): Wait) -> Step {
+async fn tell_later(node: Node, id: u64, (lease, resources, room): Wait) -> Step {
     let mut room = Some(room);
     loop {
         let Some(place) = room.take().or_else(|| node.room_to_wait()) else {
             return Step { id, body: overloaded(), later: None };
         };
         // The place is taken before the look, so that no change is missed between the two.
-        let seating = node.seating(lease, resource.clone(), place);
-        let standing = node.read_stale(|ledger| ledger.standing(lease, &resource));
-        if !matches!(standing, Ok(Reply::Waiting { .. })) {
+        let name = node.read_stale(|ledger| waited_for(ledger, lease, &resources));
+        let seating = node.seating(lease, name.clone().unwrap_or_else(|| resources[0].clone()), place);
+        let (standing, still) =
+            node.read_stale(|ledger| (ledger.standing(lease, &resources), waited_for(ledger, lease, &resources)));
+        if !matches!(standing, Ok(Reply::Waiting(_))) {
             return Step { id, body: write_outcome(&standing), later: None };
         }
-        if !seating.changed().await {
+        if name == still && !seating.changed().await {
             return Step { id, body: Body::Failure(unready(&Unready::Unknown)), later: None };
         }
     }

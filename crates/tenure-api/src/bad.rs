@@ -1,0 +1,158 @@
+//! Input that is refused at the door: each kind with its stable code and a sentence that says what would do.
+
+use crate::failure::Code;
+use crate::v1;
+use tenure_core::limits::{CAPACITY_MAX, PRIORITY_MAX, RENEWALS_MAX, RESOURCES_MAX};
+use tenure_core::{BadHandle, BadSpan, BadText, BadTtl, Name};
+
+/// Input that is refused at the door.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// The request says nothing.
+    #[error("the request has no body that this server knows")]
+    Empty,
+    /// A claim on two leases, or on none.
+    #[error("an acquire needs either `grant` or `lease`, not both")]
+    OneLease,
+    /// A request that does not say what it is about.
+    #[error("the request does not say {0}")]
+    Missing(&'static str),
+    /// Two things that cannot be said together.
+    #[error("the request says both {0}")]
+    Both(&'static str),
+    /// Where to go on is not the `next` of a reply.
+    #[error("`from` is not the `next` of a reply to the same request")]
+    From,
+    /// A resource name.
+    #[error("the resource name is not valid: {0}")]
+    Name(BadText),
+    /// The start of names.
+    #[error("the prefix is not valid: {0}")]
+    Prefix(BadText),
+    /// A holder's name.
+    #[error("the holder is not valid: {0}")]
+    Holder(BadText),
+    /// A reason.
+    #[error("the reason is not valid: {0}")]
+    Reason(BadText),
+    /// The name of a class.
+    #[error("the name of the class is not valid: {0}")]
+    Class(BadText),
+    /// A label.
+    #[error("the labels are not valid: {0}")]
+    Label(BadText),
+    /// A key.
+    #[error("the key is not valid: {0}")]
+    Key(BadText),
+    /// A TTL that is out of range.
+    #[error("{0}")]
+    Ttl(BadTtl),
+    /// A TTL below zero.
+    #[error("a TTL of {0} ms is below zero")]
+    NegativeTtl(i64),
+    /// A length of time that is too long.
+    #[error("{what} is not valid: {bad}")]
+    Span {
+        /// Which.
+        what: &'static str,
+        /// How long it was, and how long it may be.
+        bad: BadSpan,
+    },
+    /// A length of time below zero.
+    #[error("{what} of {ms} ms is below zero")]
+    NegativeSpan {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        ms: i64,
+    },
+    /// When a maximum lifetime counts, without a maximum lifetime.
+    #[error("`lifetime_while_others_wait` says when a maximum lifetime counts, and `lifetime_ms` names none")]
+    NoLifetime,
+    /// A limit to waiting for who does not wait.
+    #[error("`wait_limit_ms` says how long to wait, and `wait` is not set")]
+    NoWait,
+    /// A lease id.
+    #[error("{0} is not a lease id: a whole number from 1 to 2^63 - 1")]
+    Lease(u64),
+    /// A handle.
+    #[error("the handle is not valid: {0}")]
+    Handle(BadHandle),
+    /// A fence.
+    #[error("{0} is not a fence: a whole number from 1 to 2^53 - 1")]
+    Fence(u64),
+    /// A mode that there is not.
+    #[error("{0} is not a mode: exclusive (1), shared (2), units (3)")]
+    Mode(i32),
+    /// Units with a mode that has none.
+    #[error("`units` goes with the mode units only")]
+    UnitsOfMode,
+    /// A number of units.
+    #[error("{0} is not a number of units: from 1 to {CAPACITY_MAX}")]
+    Units(u64),
+    /// A capacity.
+    #[error("{0} is not a capacity: from 1 to {CAPACITY_MAX}")]
+    Capacity(u64),
+    /// A priority.
+    #[error("{0} is not a priority: from -{PRIORITY_MAX} to {PRIORITY_MAX}")]
+    Priority(i32),
+    /// An epoch.
+    #[error("{0} is not an epoch: a whole number from 1 to 2^63 - 1")]
+    Epoch(u64),
+    /// A kind of renewal that there is not.
+    #[error("{0} is not a kind of renewal: auto (0), touch (1), explicit (2)")]
+    Kind(i32),
+    /// A policy that there is not.
+    #[error("{0} is not what renews a class: auto (1), activity (2), explicit (3), never (4)")]
+    Policy(i32),
+    /// One resource and several.
+    #[error("the request names one resource and several: say either")]
+    OneOrSeveral,
+    /// More resources than one request may name.
+    #[error("{0} resources are more than the {RESOURCES_MAX} that one request may name")]
+    ManyResources(usize),
+    /// A resource that is named twice.
+    #[error("{0} is named twice")]
+    Twice(Name),
+    /// TTLs that do not match the leases.
+    #[error("a renewal needs one TTL for each lease, or none at all")]
+    Ttls,
+    /// Too many renewals in one request.
+    #[error("{0} leases are more than the {RENEWALS_MAX} that one renewal may name")]
+    TooMany(usize),
+}
+
+impl BadRequest {
+    /// The stable code.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Empty | Self::OneLease | Self::Ttls | Self::From => Code::BadRequest,
+            Self::Missing(_) | Self::Both(_) | Self::NoWait => Code::BadRequest,
+            Self::Name(_) => Code::BadName,
+            Self::Prefix(_) => Code::BadPrefix,
+            Self::Holder(_) => Code::BadHolder,
+            Self::Reason(_) => Code::BadReason,
+            Self::Class(_) | Self::Policy(_) => Code::BadClass,
+            Self::Label(_) => Code::BadLabel,
+            Self::Key(_) => Code::BadKey,
+            Self::Ttl(_) | Self::NegativeTtl(_) => Code::BadTtl,
+            Self::Span { .. } | Self::NegativeSpan { .. } | Self::NoLifetime => Code::BadSpan,
+            Self::Lease(_) => Code::BadLease,
+            Self::Handle(_) | Self::Fence(_) => Code::BadHandle,
+            Self::Mode(_) | Self::UnitsOfMode => Code::BadMode,
+            Self::Units(_) => Code::BadUnits,
+            Self::Capacity(_) => Code::BadCapacity,
+            Self::Priority(_) => Code::BadPriority,
+            Self::Epoch(_) => Code::BadEpoch,
+            Self::Kind(_) => Code::BadKind,
+            Self::OneOrSeveral | Self::ManyResources(_) | Self::Twice(_) => Code::BadWants,
+            Self::TooMany(_) => Code::TooMany,
+        }
+    }
+
+    /// What the client is told.
+    pub fn failure(&self) -> v1::Failure {
+        let message = format!("{self}; nothing was changed");
+        v1::Failure { code: self.code().text().into(), message, ..v1::Failure::default() }
+    }
+}

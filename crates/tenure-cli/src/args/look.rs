@@ -1,0 +1,40 @@
+//! What can be typed to look at things.
+
+use super::value::{After, after};
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// Only names that start so.
+    pub(crate) prefix: Option<String>,
+    /// Only what this holder holds.
+    #[arg(long)]
+    pub(crate) holder: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The resource.
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// Only this resource; everything, if it is not said.
+    pub(crate) name: Option<String>,
+    /// Only resources whose name starts so.
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) prefix: Option<String>,
+    /// At most so many events.
+    #[arg(short = 'n', long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Watch {
+    /// Only resources whose name starts so; everything, if it is not said.
+    pub(crate) prefix: Option<String>,
+    /// Go on after this place, as a watch or a history printed it: 12 or 12.0. From now on, if it is not said.
+    #[arg(long, value_parser = after, value_name = "REVISION")]
+    pub(crate) after: Option<After>,
+}

@@ -1,0 +1,114 @@
+//! What can be typed. It reads words; it does nothing.
+
+mod claim;
+mod help;
+mod key;
+mod lease;
+mod look;
+mod resource;
+mod value;
+
+pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use key::Key;
+pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
+pub(crate) use look::{History, Ls, Show, Watch};
+pub(crate) use resource::Resource;
+
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Leases: time-bound ownership that ends by itself.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Where the server listens; several addresses may be given, separated by commas.
+    #[arg(long, global = true, env = "TENURE_ADDR", default_value = tenure::ADDR_DEFAULT, value_name = "URL")]
+    pub(crate) addr: String,
+
+    /// How to print.
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+impl Cli {
+    /// What was typed. Whoever typed something else is told so, and the process ends.
+    pub(crate) fn read() -> Self {
+        let matches = help::grouped().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document a line.
+    Jsonl,
+    /// Names or handles only.
+    Name,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Claim resources, all or none, and print a handle for each: NAME@FENCE.
+    Acquire(Box<Acquire>),
+    /// Extend the lease behind a handle.
+    Renew(Renew),
+    /// Say that something was done with a lease, which renews it if its class goes by activity.
+    Touch(Touch),
+    /// Give resources back.
+    Release(Release),
+    /// Exit 0 if a handle's claim holds its resource, 1 if not.
+    Verify(Verify),
+    /// List who holds what, and for how long.
+    Ls(Ls),
+    /// Show all about one resource: who holds it, who waits, who had it.
+    Show(Show),
+    /// Say why a resource cannot be had, when it can, and what to do.
+    Why(Show),
+    /// Tell what happened, newest first.
+    History(History),
+    /// Tell what happens, as it happens.
+    Watch(Watch),
+    /// Write, read and delete keys, alone or on a lease.
+    #[command(subcommand)]
+    Key(Key),
+    /// Run the server.
+    Serve(Serve),
+    /// End the claims on a resource, whoever holds it.
+    Break(Break),
+    /// Give a claim to another lease, with a new fence.
+    Transfer(Transfer),
+    /// Say how many units resources have.
+    #[command(subcommand)]
+    Resource(Resource),
+    /// Grant, list, show, release and revoke leases.
+    #[command(subcommand)]
+    Lease(Lease),
+    /// List and change the classes of leases.
+    #[command(subcommand)]
+    Class(Class),
+    /// Ask the server how it is doing.
+    Ping,
+    /// Print the version.
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The address to listen on.
+    #[arg(long, env = "TENURE_LISTEN", default_value = "127.0.0.1:7420")]
+    pub(crate) listen: SocketAddr,
+    /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
+    #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Listen beyond loopback although nothing is encrypted and nobody is asked who they are.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+}

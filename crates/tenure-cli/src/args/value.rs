@@ -1,0 +1,92 @@
+//! The values that are typed: durations, lease ids, labels, slots, places in the stream of events.
+
+use std::time::Duration;
+
+/// A duration as people write it, for example 500ms, 15s, 5m or 2h.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let help = || format!("{text:?} is not a duration: write it like 500ms, 15s, 5m or 2h");
+    let signed: jiff::SignedDuration = text.parse().map_err(|_| help())?;
+    Duration::try_from(signed).map_err(|_| help())
+}
+
+/// The id of a lease as `tenure lease ls` prints it.
+pub(super) fn lease(text: &str) -> Result<u64, String> {
+    let number = u64::from_str_radix(text, 16).ok().filter(|number| (1..=i64::MAX as u64).contains(number));
+    number.ok_or_else(|| format!("{text:?} is not a lease id: copy it from `tenure lease ls`"))
+}
+
+/// KEY=VALUE.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) key: String,
+    pub(crate) value: String,
+}
+
+pub(super) fn label(text: &str) -> Result<Label, String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not a label: write KEY=VALUE"))?;
+    Ok(Label { key: key.into(), value: value.into() })
+}
+
+/// N of a resource's units, and the capacity M that it is expected to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots {
+    pub(crate) units: u64,
+    pub(crate) capacity: Option<u64>,
+}
+
+pub(super) fn slots(text: &str) -> Result<Slots, String> {
+    let number = |part: &str| part.parse::<u64>().ok().filter(|number| *number > 0);
+    let read = match text.split_once('/') {
+        None => number(text).map(|units| Slots { units, capacity: None }),
+        Some((units, capacity)) => {
+            number(units).zip(number(capacity)).map(|(units, capacity)| Slots { units, capacity: Some(capacity) })
+        }
+    };
+    read.ok_or_else(|| format!("{text:?} is not a number of slots: write 2, or 2/8 for two of eight"))
+}
+
+/// A place in the stream of events, as `tenure watch` and `tenure history` print it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct After {
+    pub(crate) revision: u64,
+    pub(crate) n: u32,
+}
+
+pub(super) fn after(text: &str) -> Result<After, String> {
+    let (revision, n) = match text.split_once('.') {
+        None => (text.parse().ok(), Some(u32::MAX)),
+        Some((revision, n)) => (revision.parse().ok(), n.parse().ok()),
+    };
+    let after = revision.zip(n).map(|(revision, n)| After { revision, n });
+    after.ok_or_else(|| format!("{text:?} is not a place to go on after: write a revision such as 12, or 12.0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_they_are_printed() {
+        assert_eq!(slots("2"), Ok(Slots { units: 2, capacity: None }));
+        assert_eq!(slots("2/8"), Ok(Slots { units: 2, capacity: Some(8) }));
+        assert_eq!(after("12"), Ok(After { revision: 12, n: u32::MAX }));
+        assert_eq!(after("12.3"), Ok(After { revision: 12, n: 3 }));
+        assert_eq!(lease("00000000000000ff"), Ok(255));
+        let read = label("app=a=b").unwrap();
+        assert_eq!((read.key.as_str(), read.value.as_str()), ("app", "a=b"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_an_example() {
+        for text in ["", "0", "-1", "2/0", "2/", "/8", "x"] {
+            assert!(slots(text).unwrap_err().contains("2/8"), "{text}");
+        }
+        for text in ["", "x", "1.", ".1", "-1"] {
+            assert!(after(text).is_err(), "{text}");
+        }
+        for text in ["", "0", "xyz", "ffffffffffffffff", "10000000000000000"] {
+            assert!(lease(text).unwrap_err().contains("tenure lease ls"), "{text}");
+        }
+        assert!(label("app").is_err() && duration("soon").is_err() && duration("-1s").is_err());
+    }
+}

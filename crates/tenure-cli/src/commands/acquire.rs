@@ -1,0 +1,116 @@
+//! `tenure acquire`: claims on a new lease or a given one.
+
+use super::wait::acquire_in_line;
+use super::{Caller, default_holder, lease_text, millis};
+use crate::args::{Acquire, Output, Terms};
+use crate::failure::Failure;
+use crate::print;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::v1;
+use tenure::v1::acquire_reply::State;
+
+/// The TTL of a lease that names neither a TTL nor a class.
+const TTL_DEFAULT: Duration = Duration::from_secs(15);
+
+#[derive(Serialize)]
+struct Claim {
+    handle: String,
+    name: String,
+    fence: u64,
+}
+
+/// What was acquired. The first claim stands beside the lease, so that who claims one thing need not look further.
+#[derive(Serialize)]
+struct Held {
+    #[serde(flatten)]
+    first: Claim,
+    lease: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    ttl_ms: u64,
+    claims: Vec<Claim>,
+}
+
+pub(crate) async fn acquire(caller: &Caller, args: Acquire) -> Result<ExitCode, Failure> {
+    let what = format!("cannot acquire {}", args.names.join(" "));
+    if args.epoch.is_some() && args.terms.holder.is_none() && args.lease.is_none() {
+        let why = "an epoch belongs to a holder, and without a name this one is never the same twice";
+        return Err(Failure::usage(&what, why, "Say who starts again: --holder NAME."));
+    }
+    let client = caller.connect(&what).await?;
+    let patience = args.wait;
+    let request = request(args);
+    let holder = request.grant.as_ref().map(|grant| grant.holder.clone());
+    let reply = match patience {
+        None => client.acquire(request).await.map_err(|error| Failure::of(&what, &error))?,
+        Some(patience) => acquire_in_line(&client, request, patience, &what).await?,
+    };
+    print_held(caller.output, &what, holder, &reply)
+}
+
+/// Prints what a lease holds now.
+pub(super) fn print_held(
+    output: Output,
+    what: &str,
+    holder: Option<String>,
+    reply: &v1::AcquireReply,
+) -> Result<ExitCode, Failure> {
+    let claim = |claim: &v1::Claim| Claim {
+        handle: format!("{}@{}", claim.resource, claim.fence),
+        name: claim.resource.clone(),
+        fence: claim.fence,
+    };
+    let (Some(State::Fence(_)), Some(first)) = (reply.state, reply.claims.first()) else {
+        return Err(Failure::puzzled(what));
+    };
+    let held = Held {
+        first: claim(first),
+        lease: lease_text(reply.lease),
+        holder,
+        ttl_ms: reply.ttl_ms,
+        claims: reply.claims.iter().map(claim).collect(),
+    };
+    let handles: Vec<&str> = held.claims.iter().map(|claim| claim.handle.as_str()).collect();
+    print::one(output, &handles.join("\n"), &held);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn request(args: Acquire) -> v1::AcquireRequest {
+    let (mode, units, capacity) = match args.slots {
+        Some(slots) => (v1::Mode::Units, slots.units, slots.capacity.unwrap_or_default()),
+        None if args.shared => (v1::Mode::Shared, 0, 0),
+        None => (v1::Mode::Exclusive, 0, 0),
+    };
+    let want = |resource| v1::Want { resource, mode: mode.into(), units, capacity };
+    v1::AcquireRequest {
+        wants: args.names.into_iter().map(want).collect(),
+        grant: if args.lease.is_none() { Some(grant(args.terms)) } else { None },
+        lease: args.lease.unwrap_or_default(),
+        priority: args.priority,
+        lock_delay_ms: args.lock_delay.map_or(0, millis),
+        epoch: args.epoch.unwrap_or_default(),
+        ..v1::AcquireRequest::default()
+    }
+}
+
+/// A new lease on these terms.
+pub(super) fn grant(terms: Terms) -> v1::GrantRequest {
+    let ttl = terms.ttl.or(if terms.class.is_none() { Some(TTL_DEFAULT) } else { None });
+    let labels = terms.labels.into_iter().map(|label| (label.key, label.value));
+    v1::GrantRequest {
+        lease: (rand::random::<u64>() >> 1).max(1),
+        holder: terms.holder.unwrap_or_else(default_holder),
+        ttl_ms: ttl.map_or(0, millis),
+        request: rand::random(),
+        class: terms.class.unwrap_or_default(),
+        grace_ms: terms.grace.map(millis),
+        lifetime_ms: terms.max_lifetime.map_or(0, millis),
+        lifetime_while_others_wait: terms.while_others_wait,
+        parent: terms.parent.unwrap_or_default(),
+        labels: labels.collect::<BTreeMap<_, _>>(),
+        reason: terms.reason,
+    }
+}

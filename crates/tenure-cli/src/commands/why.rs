@@ -1,0 +1,238 @@
+//! `tenure why`: who has a resource and what for, when the next can start, who waits, what is in the way, how the last
+//! holders lost it, and what to type.
+
+use super::show::{Blocker, Holding, Show, Waiter, look};
+use super::{Caller, words};
+use crate::args::{Output, Show as Asked};
+use crate::clock;
+use crate::failure::Failure;
+use crate::print;
+use serde::Serialize;
+use std::process::ExitCode;
+use tenure::v1;
+
+/// Waiters and past claims that are told.
+const TOLD_MAX: usize = 10;
+
+#[derive(Serialize)]
+struct Why {
+    #[serde(flatten)]
+    show: Show,
+    /// How long it takes at most until the next can start, if nobody renews; none if something else is in its way.
+    next_in_ms: u64,
+    try_next: Vec<String>,
+}
+
+pub(crate) async fn why(caller: &Caller, args: Asked) -> Result<ExitCode, Failure> {
+    let what = format!("cannot say why of {}", args.name);
+    let show = look(caller, &args.name, &what).await?;
+    let why = Why { next_in_ms: next_in_ms(&show), try_next: try_next(&show), show };
+    match caller.output {
+        Output::Json | Output::Jsonl => print::line(&print::json(&why)),
+        Output::Name => why.show.holders.iter().for_each(|held| print::line(&held.handle)),
+        Output::Table => tell(&why),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A claim that takes some of the resource, and how long it lasts if nobody renews.
+struct Taken {
+    mode: v1::Mode,
+    units: u64,
+    lasts_ms: u64,
+}
+
+/// When the first in line, or else an exclusive claim, fits at the latest if nobody renews.
+fn next_in_ms(show: &Show) -> u64 {
+    let holding =
+        show.holders.iter().map(|held| Taken { mode: held.mode, units: held.units, lasts_ms: lasts_ms(held) });
+    let vacating = show.vacating.iter();
+    let vacating = vacating.map(|stake| Taken { mode: stake.mode, units: stake.units, lasts_ms: stake.remaining_ms });
+    let mut taken: Vec<Taken> = holding.chain(vacating).collect();
+    taken.sort_by_key(|taken| taken.lasts_ms);
+    let (mode, units) = show.line.first().map_or((v1::Mode::Exclusive, 0), |first| (first.mode, first.units));
+    let mut wait_ms = 0;
+    while !fits(&taken, mode, units, show.capacity) {
+        wait_ms = taken.remove(0).lasts_ms;
+    }
+    wait_ms
+}
+
+fn fits(taken: &[Taken], mode: v1::Mode, units: u64, capacity: u64) -> bool {
+    let alike = taken.iter().all(|taken| taken.mode == mode);
+    let used: u64 = taken.iter().map(|taken| taken.units).sum();
+    match mode {
+        _ if taken.is_empty() => true,
+        v1::Mode::Shared => alike,
+        v1::Mode::Units => alike && used + units <= capacity,
+        _ => false,
+    }
+}
+
+/// An end that nobody asked for is followed by the lock-delay.
+fn lasts_ms(held: &Holding) -> u64 {
+    let unless_broken = held.remaining_ms.saturating_add(held.grace_ms);
+    unless_broken.saturating_add(held.lock_delay_ms)
+}
+
+/// What to type, with what it does.
+fn try_next(show: &Show) -> Vec<String> {
+    let name = &show.name;
+    let mut lines = Vec::new();
+    match show.state.as_str() {
+        "free" => lines.push(format!("tenure acquire {name}")),
+        _ => lines.push(format!("tenure acquire {name} --wait 5m")),
+    }
+    if let [held] = show.holders.as_slice() {
+        lines.push(format!("tenure break {} --delay 30s --reason TEXT", held.handle));
+    } else if !show.holders.is_empty() {
+        lines.push(format!("tenure break {name} --delay 30s --reason TEXT"));
+    } else if !show.vacating.is_empty() {
+        lines.push(format!("tenure break {name} --now --reason TEXT"));
+    }
+    if show.state != "free" || !show.past.is_empty() {
+        lines.push(format!("tenure history {name}"));
+    }
+    lines
+}
+
+fn tell(why: &Why) {
+    let show = &why.show;
+    tell_holders(show);
+    tell_next(why);
+    tell_line(show);
+    tell_blockers(&show.blockers);
+    tell_past(show);
+    print::line("\nwhat to type next");
+    why.try_next.iter().for_each(|line| print::line(&format!("  {line}")));
+}
+
+fn tell_holders(show: &Show) {
+    let name = &show.name;
+    if show.holders.is_empty() && show.vacating.is_empty() {
+        print::line(&format!("{name} is {}: nobody holds it.", show.state));
+    }
+    if show.capacity > 1 {
+        print::line(&format!("{name} has {} units, {} of them free.", show.capacity, show.free_units));
+    }
+    show.holders.iter().take(TOLD_MAX).for_each(|held| tell_holder(name, held));
+    let more = show.holders_count.saturating_sub(TOLD_MAX as u64);
+    if more > 0 {
+        print::line(&format!("and {more} more hold it."));
+    }
+    for stake in show.vacating.iter().take(TOLD_MAX) {
+        let (left, mode) = (print::span_ms(stake.remaining_ms), words::mode(stake.mode, stake.units));
+        let how = if stake.end.is_empty() { String::new() } else { format!(", {}", stake.end) };
+        print::line(&format!("{} ({mode}) of {} is vacating for {left}{how}.", stake.handle, stake.holder));
+    }
+}
+
+fn tell_holder(name: &str, held: &Holding) {
+    let (since, mode) = (clock::local(held.since_wall_ms), words::mode(held.mode, held.units));
+    print::line(&format!("{name} is held by {} ({}, fence {}).", held.holder, mode, held.fence));
+    let left = match held.state.as_str() {
+        "overdue" => format!("overdue, within a grace of {}", print::span_ms(held.grace_ms)),
+        _ => format!("{} left of {}", print::span_ms(held.remaining_ms), print::span_ms(held.ttl_ms)),
+    };
+    let fact = |name: &str, value: &str| {
+        if !value.is_empty() {
+            print::line(&format!("  {name:<14}{value}"));
+        }
+    };
+    fact("what for", &held.reason);
+    fact("since", &format!("{} ({since})", print::ago_ms(held.held_ms)));
+    fact("last renewal", &print::ago_ms(held.renewed_ago_ms));
+    fact("until", &left);
+    fact("labels", &words::labels(&held.labels));
+    if held.is_final {
+        fact("", "no renewal moves that further: its maximum lifetime ends then");
+    }
+    if let Some(ms) = held.breaks_in_ms {
+        let order = words::by_order("ordered", &held.breaks_by, &held.breaks_reason);
+        fact("breaks", &format!("in {}, {order}", print::span_ms(ms)));
+    }
+}
+
+fn tell_next(why: &Why) {
+    let show = &why.show;
+    let free_now = match show.holders.first().map(|held| held.mode) {
+        _ if show.holders.is_empty() && show.vacating.is_empty() => return,
+        Some(v1::Mode::Shared) if show.vacating.is_empty() => Some("Another shared claim can start now, ".to_owned()),
+        Some(v1::Mode::Units) if show.free_units > 0 => {
+            Some(format!("{} can be had now, ", print::count(show.free_units, "unit", "units")))
+        }
+        _ => None,
+    };
+    let (before, who) = match (show.line.first(), free_now) {
+        (Some(first), _) => (String::new(), first.holder.as_str()),
+        (None, Some(before)) => (before, "an exclusive claim"),
+        (None, None) => (String::new(), "The next exclusive claim"),
+    };
+    let left = print::span_ms(why.next_in_ms);
+    let sooner = if show.holders.is_empty() { "" } else { " if nobody renews, sooner if it is released" };
+    match why.next_in_ms {
+        0 => print::line(&format!("\n{who} can start as far as this resource goes.")),
+        _ => print::line(&format!("\n{before}{who} can start in {left}{sooner}.")),
+    }
+}
+
+fn tell_line(show: &Show) {
+    if show.line.is_empty() {
+        return;
+    }
+    let wait = if show.waiting == 1 { "1 waits".into() } else { format!("{} wait", show.waiting) };
+    print::line(&format!("\n{wait}, in this order"));
+    show.line.iter().take(TOLD_MAX).for_each(|waiter| print::line(&format!("  {}", waiting(&show.name, waiter))));
+    let more = show.waiting.saturating_sub(TOLD_MAX as u64);
+    if more > 0 {
+        print::line(&format!("  and {more} more"));
+    }
+}
+
+fn waiting(name: &str, waiter: &Waiter) -> String {
+    let mut text = format!("{}. {} for {}", waiter.place, waiter.holder, print::span_ms(waiter.waited_ms));
+    if waiter.mode != v1::Mode::Exclusive {
+        text += &format!(", {}", words::mode(waiter.mode, waiter.units));
+    }
+    if waiter.priority != 0 {
+        text += &format!(", priority {}", waiter.priority);
+    }
+    if waiter.reserved {
+        text += ", on a reserved seat";
+    }
+    let others: Vec<&str> = waiter.resources.iter().map(String::as_str).filter(|other| *other != name).collect();
+    if !others.is_empty() {
+        text += &format!(", together with {}", others.join(" "));
+    }
+    text
+}
+
+fn tell_blockers(blockers: &[Blocker]) {
+    if blockers.is_empty() {
+        return;
+    }
+    print::line("\nin the way of the first");
+    for blocker in blockers {
+        let indent = 2 * blocker.depth as usize;
+        let left = print::span_ms(blocker.remaining_ms);
+        let (resource, holder) = (&blocker.resource, &blocker.holder);
+        let words = match blocker.state.as_str() {
+            "vacating" => format!("{resource} is vacating after {holder}, for {left}"),
+            "waited-for" => format!("{holder} stands before it in the line of {resource}"),
+            _ => format!("{resource} is held by {holder}, {left} left"),
+        };
+        print::line(&format!("{:indent$}{words}", ""));
+    }
+}
+
+fn tell_past(show: &Show) {
+    if show.past.is_empty() {
+        return;
+    }
+    print::line("\nbefore");
+    for claim in show.past.iter().take(TOLD_MAX) {
+        let ago = print::ago_ms(clock::wall_ms().saturating_sub(claim.ended_wall_ms));
+        let held = print::span_ms(claim.held_ms);
+        print::line(&format!("  {} of {}: {} {ago}, after {held}", claim.handle, claim.holder, claim.end));
+    }
+}

@@ -1,0 +1,182 @@
+//! What a snapshot does not say is worked out here, and what contradicts itself is refused: a ledger that was read can
+//! be trusted as one that was lived.
+
+use super::super::lease::Stake;
+use super::super::resource::{Claim, Resource};
+use super::super::wheel::Due;
+use super::super::{Holding, Ledger, keyspace};
+use super::holdings;
+use crate::fence::Fence;
+use crate::limits::{ATTACHED_MAX, GENERATIONS_MAX};
+use crate::mode::Mode;
+use crate::names::{LeaseId, Name};
+use crate::record::Damage;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// Refuses a contradiction.
+fn check(holds: bool, otherwise: &str) -> Result<(), Damage> {
+    if holds { Ok(()) } else { Err(Damage::new(otherwise)) }
+}
+
+impl Ledger {
+    pub(super) fn rebuild(&mut self) -> Result<(), Damage> {
+        self.defined = self.resources.values().filter(|resource| resource.defined).count();
+        self.rebuild_families()?;
+        self.rebuild_seats()?;
+        self.rebuild_lines()?;
+        self.rebuild_breaks()?;
+        self.rebuild_keys()?;
+        self.count_attached()?;
+        self.rebuild_wheel();
+        self.check_resources()
+    }
+
+    fn rebuild_families(&mut self) -> Result<(), Damage> {
+        let parents: Vec<_> = self.leases.iter().filter_map(|(id, lease)| Some((*id, lease.parent?))).collect();
+        for (id, parent) in parents {
+            let parent = self.leases.get_mut(&parent);
+            parent.ok_or_else(|| Damage::new("a child without a parent"))?.children.insert(id);
+        }
+        for id in self.leases.keys() {
+            let generations = self.lineage(*id).take(GENERATIONS_MAX + 1).count();
+            check(
+                generations <= GENERATIONS_MAX,
+                "a lease with more generations above it than may be, or its own parent",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn rebuild_seats(&mut self) -> Result<(), Damage> {
+        let held = self.leases.values().flat_map(|lease| holdings(lease).map(|(_, holding)| holding.fence));
+        let mut fences = BTreeSet::new();
+        let all_differ = held.chain(self.vacating.keys().copied()).all(|fence| fences.insert(fence));
+        check(all_differ, "a fence that is there twice")?;
+        let ids: Vec<_> = self.leases.keys().copied().collect();
+        for id in ids {
+            let held: Vec<(Name, Holding)> =
+                holdings(&self.leases[&id]).map(|(name, it)| (name.clone(), *it)).collect();
+            for (name, holding) in &held {
+                self.rebuild_seat(id, name, holding)?;
+            }
+            self.claims += held.len();
+            self.leases.get_mut(&id).expect("it is there").index.holding = held.len();
+        }
+        let fences: Vec<_> = self.vacating.keys().copied().collect();
+        for fence in fences {
+            let stake = self.vacating[&fence].clone();
+            let resource = self.seat_room(&stake.resource, fence, stake.mode)?;
+            resource.note_epoch(&stake.holder, stake.epoch, Claim::Vacating(fence));
+            resource.vacating.insert(fence);
+        }
+        Ok(())
+    }
+
+    fn rebuild_seat(&mut self, id: LeaseId, name: &Name, holding: &Holding) -> Result<(), Damage> {
+        let holder = self.leases[&id].holder.clone();
+        let resource = self.seat_room(name, holding.fence, holding.mode)?;
+        resource.note_epoch(&holder, holding.epoch, Claim::Holding(holding.fence));
+        resource.holders.insert(holding.fence, id);
+        Ok(())
+    }
+
+    /// Counts a claim on a resource, if it can sit beside those that are counted already. Units may be more than the
+    /// capacity, because that can be set lower at any time.
+    fn seat_room(&mut self, name: &Name, fence: Fence, mode: Mode) -> Result<&mut Resource, Damage> {
+        check(fence.number() <= self.fence, "a fence that was never given out")?;
+        let resource = self.resources.entry(name.clone()).or_default();
+        check(resource.tally.sits_beside(mode), "claims on a resource that cannot sit beside each other")?;
+        resource.tally.add(mode);
+        Ok(resource)
+    }
+
+    fn rebuild_lines(&mut self) -> Result<(), Damage> {
+        let arrivals: Vec<_> = self.waiters.keys().copied().collect();
+        for arrival in arrivals {
+            check(arrival <= self.arrival, "a waiter whose arrival is not its own")?;
+            let waiter = self.waiters[&arrival].clone();
+            let lease = self.leases.get_mut(&waiter.lease).ok_or_else(|| Damage::new("a waiter without a lease"))?;
+            lease.index.waits.insert(arrival);
+            for (name, mode) in &waiter.wants {
+                let before = lease.stakes.insert(name.clone(), Stake::Waiting(arrival));
+                check(before.is_none(), "a lease with two claims on one resource")?;
+                let resource = self.resources.entry(name.clone()).or_default();
+                let too_big = matches!(mode, Mode::Units(units) if *units > resource.capacity);
+                check(!too_big, "a waiter that asks for more than there is")?;
+                resource.line.join((waiter.order_ms, arrival));
+                resource.note_epoch(&lease.holder, waiter.epoch, Claim::Waiting(arrival));
+            }
+            self.claims += waiter.wants.len();
+        }
+        for (name, resource) in self.resources.iter().filter(|(_, resource)| !resource.line.is_empty()) {
+            for id in resource.holders.values() {
+                self.leases.get_mut(id).expect("it holds this").index.contended.insert(name.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn rebuild_breaks(&mut self) -> Result<(), Damage> {
+        for (fence, order) in &self.breaks {
+            let held_by = self.resources.get(&order.resource).and_then(|resource| resource.holders.get(fence));
+            check(held_by == Some(&order.lease), "an order to break what is not held")?;
+            let lease = self.leases.get_mut(&order.lease).expect("it holds this");
+            lease.index.breaks.insert((order.at, *fence));
+        }
+        Ok(())
+    }
+
+    fn rebuild_keys(&mut self) -> Result<(), Damage> {
+        for (key, value) in &self.keyspace.keys {
+            let in_order = value.create_revision <= value.mod_revision && value.mod_revision <= self.keyspace.revision;
+            check(in_order && value.version > 0, "a key whose revisions cannot be")?;
+            self.keyspace.bytes += keyspace::weight(key, &value.value);
+            if let Some(id) = value.lease {
+                let lease =
+                    self.leases.get_mut(&id).ok_or_else(|| Damage::new("a key on a lease that is not there"))?;
+                lease.keys.insert(key.clone());
+            }
+        }
+        check(self.keyspace.revision > 0, "a keyspace without a revision")
+    }
+
+    fn count_attached(&mut self) -> Result<(), Damage> {
+        let each = self.leases.iter();
+        let things: Vec<_> =
+            each.map(|(id, lease)| (*id, lease.stakes.len() + lease.keys.len() + lease.children.len())).collect();
+        for (id, things) in things {
+            self.attach(id, things);
+        }
+        let most = self.leases.values().map(|lease| lease.carried).max().unwrap_or_default();
+        check(most <= ATTACHED_MAX, "a lease tree that carries more than it may")
+    }
+
+    fn rebuild_wheel(&mut self) {
+        for (id, lease) in &mut self.leases {
+            lease.armed = lease.ends_at();
+            self.wheel.arm(lease.armed, Due::Lease(*id));
+        }
+        for (arrival, waiter) in &self.waiters {
+            waiter.limit.iter().for_each(|limit| self.wheel.arm(*limit, Due::Wait(*arrival)));
+        }
+        self.vacating.iter().for_each(|(fence, stake)| self.wheel.arm(stake.until, Due::Free(*fence)));
+        self.breaks.iter().for_each(|(fence, order)| self.wheel.arm(order.at, Due::Break(*fence)));
+    }
+
+    /// Every resource is there for a reason, and nobody who could sit is overlooked.
+    fn check_resources(&self) -> Result<(), Damage> {
+        for resource in self.resources.values() {
+            let has_reason = resource.defined || resource.tally.claims() > 0 || !resource.line.is_empty();
+            check(has_reason, "a resource that nobody has anything to do with")?;
+        }
+        for (arrival, waiter) in &self.waiters {
+            let key = (waiter.order_ms, *arrival);
+            check(
+                self.to_seat.contains(&key) || !self.can_sit(key, waiter),
+                "a waiter who could sit and is overlooked",
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,486 @@
+//! The shapes of what lives in a snapshot. A field's number is for ever.
+
+use super::super::force::Ordered;
+use super::super::lease::{Index, Origin, Stake};
+use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Vacating, Waiter};
+use super::holdings;
+use super::past::{EndedClaimRecord, EndedLeaseRecord, EventRecord, read_event};
+use crate::command::Force;
+use crate::fence::Fence;
+use crate::limits::{GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX};
+use crate::mode::{Epoch, Units};
+use crate::names::{Key, LeaseId, Name};
+use crate::record::{
+    ClassRecord, Damage, ForceRecord, LifetimeRecord, ModeRecord, class, epoch, fence, holder, key, label_pairs,
+    labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority,
+    span, ttl, units, units_number,
+};
+use crate::time::Moment;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use prost::Message;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Record {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    pub(super) kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum Kind {
+    #[prost(message, tag = "1")]
+    Head(HeadRecord),
+    #[prost(message, tag = "2")]
+    Lease(LeaseRecord),
+    #[prost(uint64, tag = "3")]
+    ToSeat(u64),
+    #[prost(message, tag = "4")]
+    EndedLease(EndedLeaseRecord),
+    #[prost(message, tag = "5")]
+    EndedClaim(EndedClaimRecord),
+    #[prost(message, tag = "6")]
+    Event(EventRecord),
+    #[prost(message, tag = "7")]
+    Class(ClassRecord),
+    #[prost(message, tag = "8")]
+    Resource(ResourceRecord),
+    #[prost(message, tag = "9")]
+    Waiter(WaiterRecord),
+    #[prost(message, tag = "10")]
+    Vacating(VacatingRecord),
+    #[prost(message, tag = "11")]
+    Break(BreakRecord),
+    #[prost(message, tag = "12")]
+    Key(KeyRecord),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HeadRecord {
+    #[prost(uint64, tag = "1")]
+    pub(super) now_ms: u64,
+    #[prost(uint64, tag = "2")]
+    pub(super) wall_ms: u64,
+    #[prost(uint64, tag = "3")]
+    pub(super) revision: u64,
+    #[prost(uint64, tag = "4")]
+    pub(super) fence: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) arrival: u64,
+    #[prost(uint64, tag = "6")]
+    pub(super) compacted_revision: u64,
+    #[prost(uint32, tag = "7")]
+    pub(super) compacted_n: u32,
+    /// How many records follow, so that a stream that was cut between two records is noticed.
+    #[prost(uint64, tag = "8")]
+    pub(super) records: u64,
+    #[prost(uint32, tag = "9")]
+    pub(super) rules: u32,
+    #[prost(uint64, tag = "10")]
+    pub(super) kv_revision: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LeaseRecord {
+    #[prost(fixed64, tag = "1")]
+    lease: u64,
+    #[prost(string, tag = "2")]
+    holder: String,
+    #[prost(uint64, tag = "3")]
+    ttl_ms: u64,
+    #[prost(uint64, tag = "4")]
+    deadline_ms: u64,
+    #[prost(fixed64, tag = "5")]
+    request: u64,
+    #[prost(uint64, tag = "6")]
+    granted_ms: u64,
+    #[prost(uint64, tag = "7")]
+    granted_wall_ms: u64,
+    #[prost(bool, tag = "8")]
+    by_acquire: bool,
+    #[prost(message, repeated, tag = "9")]
+    holdings: Vec<HoldingRecord>,
+    #[prost(uint64, tag = "10")]
+    grace_ms: u64,
+    #[prost(string, tag = "11")]
+    class: String,
+    #[prost(message, optional, tag = "12")]
+    lifetime: Option<LifetimeRecord>,
+    #[prost(uint64, optional, tag = "13")]
+    lifetime_from_ms: Option<u64>,
+    #[prost(fixed64, tag = "14")]
+    parent: u64,
+    #[prost(btree_map = "string, string", tag = "15")]
+    labels: BTreeMap<String, String>,
+    #[prost(string, tag = "16")]
+    reason: String,
+    #[prost(uint64, tag = "17")]
+    renewed_ms: u64,
+    #[prost(uint64, tag = "18")]
+    renewed_wall_ms: u64,
+    #[prost(bool, tag = "19")]
+    capped: bool,
+    #[prost(bool, tag = "20")]
+    unconfirmed: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HoldingRecord {
+    #[prost(string, tag = "1")]
+    resource: String,
+    #[prost(uint64, tag = "2")]
+    fence: u64,
+    #[prost(uint64, tag = "3")]
+    since_ms: u64,
+    #[prost(uint64, tag = "4")]
+    since_wall_ms: u64,
+    #[prost(message, optional, tag = "5")]
+    mode: Option<ModeRecord>,
+    #[prost(uint64, tag = "6")]
+    lock_delay_ms: u64,
+    #[prost(uint64, tag = "7")]
+    epoch: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceRecord {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(uint32, tag = "2")]
+    capacity: u32,
+    #[prost(bool, tag = "3")]
+    defined: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WaiterRecord {
+    #[prost(uint64, tag = "1")]
+    arrival: u64,
+    #[prost(fixed64, tag = "2")]
+    lease: u64,
+    #[prost(message, repeated, tag = "3")]
+    wants: Vec<WantRecord>,
+    #[prost(sint32, tag = "4")]
+    priority: i32,
+    #[prost(uint64, tag = "5")]
+    since_ms: u64,
+    #[prost(uint64, tag = "6")]
+    since_wall_ms: u64,
+    #[prost(uint64, optional, tag = "7")]
+    limit_ms: Option<u64>,
+    #[prost(uint64, tag = "8")]
+    lock_delay_ms: u64,
+    #[prost(uint64, tag = "9")]
+    epoch: u64,
+    /// A seat that was reserved for it: it goes before everybody.
+    #[prost(bool, tag = "10")]
+    reserved: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WantRecord {
+    #[prost(string, tag = "1")]
+    resource: String,
+    #[prost(message, optional, tag = "2")]
+    mode: Option<ModeRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct VacatingRecord {
+    #[prost(uint64, tag = "1")]
+    fence: u64,
+    #[prost(string, tag = "2")]
+    resource: String,
+    #[prost(fixed64, tag = "3")]
+    lease: u64,
+    #[prost(string, tag = "4")]
+    holder: String,
+    #[prost(message, optional, tag = "5")]
+    mode: Option<ModeRecord>,
+    #[prost(uint64, tag = "6")]
+    epoch: u64,
+    #[prost(uint64, tag = "7")]
+    until_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct BreakRecord {
+    #[prost(uint64, tag = "1")]
+    fence: u64,
+    #[prost(string, tag = "2")]
+    resource: String,
+    #[prost(fixed64, tag = "3")]
+    lease: u64,
+    #[prost(uint64, tag = "4")]
+    at_ms: u64,
+    #[prost(message, optional, tag = "5")]
+    force: Option<ForceRecord>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct KeyRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+    #[prost(uint64, tag = "3")]
+    create_revision: u64,
+    #[prost(uint64, tag = "4")]
+    mod_revision: u64,
+    #[prost(uint64, tag = "5")]
+    version: u64,
+    #[prost(fixed64, tag = "6")]
+    lease: u64,
+}
+
+impl Lease {
+    pub(super) fn record(&self, id: LeaseId) -> LeaseRecord {
+        LeaseRecord {
+            lease: id.number(),
+            holder: self.holder.to_string(),
+            ttl_ms: self.ttl.millis(),
+            deadline_ms: self.deadline.millis(),
+            request: self.request,
+            granted_ms: self.granted.millis(),
+            granted_wall_ms: self.granted_wall_ms,
+            by_acquire: self.origin == Origin::Acquire,
+            holdings: holdings(self).map(|(name, holding)| holding.record(name)).collect(),
+            grace_ms: self.grace.millis(),
+            class: self.class.as_ref().map_or_else(String::new, ToString::to_string),
+            lifetime: lifetime_record(self.lifetime),
+            lifetime_from_ms: self.lifetime_from.map(Moment::millis),
+            parent: self.parent.map_or(0, LeaseId::number),
+            labels: label_pairs(&self.labels),
+            reason: self.reason.to_string(),
+            renewed_ms: self.renewed.millis(),
+            renewed_wall_ms: self.renewed_wall_ms,
+            capped: self.capped,
+            unconfirmed: self.unconfirmed,
+        }
+    }
+
+    fn read(record: &LeaseRecord) -> Result<Self, Damage> {
+        let mut stakes = BTreeMap::new();
+        for held in &record.holdings {
+            if stakes.insert(name(&held.resource)?, Stake::Holding(Box::new(Holding::read(held)?))).is_some() {
+                return Err(Damage::new("a lease with two claims on one resource"));
+            }
+        }
+        let deadline = Moment::from_millis(record.deadline_ms);
+        Ok(Self {
+            holder: holder(&record.holder)?,
+            request: record.request,
+            ttl: ttl(record.ttl_ms)?,
+            deadline,
+            grace: span(record.grace_ms, GRACE_MS_MAX)?,
+            class: name_or_none(&record.class)?,
+            lifetime: lifetime(record.lifetime)?,
+            lifetime_from: record.lifetime_from_ms.map(Moment::from_millis),
+            parent: lease_or_none(record.parent)?,
+            labels: labels(&record.labels)?,
+            reason: note(&record.reason)?,
+            granted: Moment::from_millis(record.granted_ms),
+            granted_wall_ms: record.granted_wall_ms,
+            renewed: Moment::from_millis(record.renewed_ms),
+            renewed_wall_ms: record.renewed_wall_ms,
+            origin: if record.by_acquire { Origin::Acquire } else { Origin::Grant },
+            capped: record.capped,
+            unconfirmed: record.unconfirmed,
+            stakes,
+            keys: BTreeSet::new(),
+            children: BTreeSet::new(),
+            index: Index::default(),
+            carried: 0,
+            armed: deadline,
+        })
+    }
+}
+
+impl Holding {
+    fn record(&self, name: &Name) -> HoldingRecord {
+        HoldingRecord {
+            resource: name.to_string(),
+            fence: self.fence.number(),
+            since_ms: self.since.millis(),
+            since_wall_ms: self.since_wall_ms,
+            mode: mode_record(self.mode),
+            lock_delay_ms: self.lock_delay.millis(),
+            epoch: self.epoch.map_or(0, Epoch::number),
+        }
+    }
+
+    fn read(record: &HoldingRecord) -> Result<Self, Damage> {
+        Ok(Self {
+            fence: fence(record.fence)?,
+            mode: mode(record.mode)?,
+            since: Moment::from_millis(record.since_ms),
+            since_wall_ms: record.since_wall_ms,
+            lock_delay: span(record.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
+            epoch: epoch(record.epoch),
+        })
+    }
+}
+
+impl ResourceRecord {
+    pub(super) fn of(name: &Name, resource: &Resource) -> Self {
+        let capacity = units_number(Some(resource.capacity));
+        Self { name: name.to_string(), capacity, defined: resource.defined }
+    }
+}
+
+impl Waiter {
+    pub(super) fn record(&self, arrival: u64) -> WaiterRecord {
+        let wants = self.wants.iter();
+        let wants = wants.map(|(name, mode)| WantRecord { resource: name.to_string(), mode: mode_record(*mode) });
+        WaiterRecord {
+            arrival,
+            lease: self.lease.number(),
+            wants: wants.collect(),
+            priority: self.priority.number(),
+            since_ms: self.since.millis(),
+            since_wall_ms: self.since_wall_ms,
+            limit_ms: self.limit.map(Moment::millis),
+            lock_delay_ms: self.lock_delay.millis(),
+            epoch: self.epoch.map_or(0, Epoch::number),
+            reserved: self.order_ms == i128::MIN,
+        }
+    }
+
+    fn read(record: &WaiterRecord) -> Result<Self, Damage> {
+        if record.wants.is_empty() || record.wants.len() > RESOURCES_MAX {
+            return Err(Damage::new("a waiter that asks for nothing, or for too much"));
+        }
+        let wants = record.wants.iter().map(|want| Ok((name(&want.resource)?, mode(want.mode)?)));
+        let (since, priority) = (Moment::from_millis(record.since_ms), priority(record.priority)?);
+        Ok(Self {
+            lease: lease_id(record.lease)?,
+            wants: wants.collect::<Result<_, Damage>>()?,
+            priority,
+            since,
+            since_wall_ms: record.since_wall_ms,
+            limit: record.limit_ms.map(Moment::from_millis),
+            lock_delay: span(record.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
+            epoch: epoch(record.epoch),
+            order_ms: if record.reserved { i128::MIN } else { priority.order_ms(since) },
+        })
+    }
+}
+
+impl Vacating {
+    pub(super) fn record(&self, fence: Fence) -> VacatingRecord {
+        VacatingRecord {
+            fence: fence.number(),
+            resource: self.resource.to_string(),
+            lease: self.lease.number(),
+            holder: self.holder.to_string(),
+            mode: mode_record(self.mode),
+            epoch: self.epoch.map_or(0, Epoch::number),
+            until_ms: self.until.millis(),
+        }
+    }
+
+    fn read(record: &VacatingRecord) -> Result<Self, Damage> {
+        Ok(Self {
+            resource: name(&record.resource)?,
+            lease: lease_id(record.lease)?,
+            holder: holder(&record.holder)?,
+            mode: mode(record.mode)?,
+            epoch: epoch(record.epoch),
+            until: Moment::from_millis(record.until_ms),
+        })
+    }
+}
+
+impl Ordered {
+    pub(super) fn record(&self, fence: Fence) -> BreakRecord {
+        BreakRecord {
+            fence: fence.number(),
+            resource: self.resource.to_string(),
+            lease: self.lease.number(),
+            at_ms: self.at.millis(),
+            force: Some(self.force.record()),
+        }
+    }
+
+    fn read(record: BreakRecord) -> Result<Self, Damage> {
+        Ok(Self {
+            resource: name(&record.resource)?,
+            lease: lease_id(record.lease)?,
+            at: Moment::from_millis(record.at_ms),
+            force: Force::read_some(record.force)?,
+        })
+    }
+}
+
+impl KeyValue {
+    pub(super) fn record(&self, key: &Key) -> KeyRecord {
+        KeyRecord {
+            key: key.bytes().to_vec(),
+            value: self.value.to_vec(),
+            create_revision: self.create_revision,
+            mod_revision: self.mod_revision,
+            version: self.version,
+            lease: self.lease.map_or(0, LeaseId::number),
+        }
+    }
+
+    fn read(record: KeyRecord) -> Result<(Key, Self), Damage> {
+        let value = Self {
+            value: record.value.into(),
+            create_revision: record.create_revision,
+            mod_revision: record.mod_revision,
+            version: record.version,
+            lease: lease_or_none(record.lease)?,
+        };
+        Ok((key(&record.key)?, value))
+    }
+}
+
+impl Ledger {
+    /// Takes one record in. What must fit together is looked at when all of them are there.
+    pub(super) fn read_record(&mut self, kind: Kind) -> Result<(), Damage> {
+        let is_new = match kind {
+            Kind::Head(_) => return Err(Damage::new("a snapshot with two heads")),
+            Kind::Class(record) => {
+                let class = class(&record)?;
+                class.accepts(class.ttl).map_err(|refusal| Damage(refusal.to_string()))?;
+                self.classes.insert(class.name.clone(), class).is_none()
+            }
+            Kind::Resource(record) => {
+                let (name, capacity) = (name(&record.name)?, units(record.capacity)?);
+                if !record.defined && capacity == Units::ONE {
+                    return Err(Damage::new("a resource of which there is nothing to say"));
+                }
+                let resource = Resource { capacity, defined: record.defined, ..Resource::default() };
+                self.resources.insert(name, resource).is_none()
+            }
+            Kind::Lease(record) => self.leases.insert(lease_id(record.lease)?, Lease::read(&record)?).is_none(),
+            Kind::Waiter(record) => self.waiters.insert(record.arrival, Waiter::read(&record)?).is_none(),
+            Kind::Vacating(record) => self.vacating.insert(fence(record.fence)?, Vacating::read(&record)?).is_none(),
+            Kind::Break(record) => self.breaks.insert(fence(record.fence)?, Ordered::read(record)?).is_none(),
+            Kind::Key(record) => {
+                let (key, value) = KeyValue::read(record)?;
+                self.keyspace.keys.insert(key, value).is_none()
+            }
+            Kind::ToSeat(arrival) => {
+                let waiter = self.waiters.get(&arrival);
+                let waiter = waiter.ok_or_else(|| Damage::new("somebody to seat who does not wait"))?;
+                self.to_seat.insert((waiter.order_ms, arrival))
+            }
+            Kind::EndedLease(record) => {
+                self.history.remember_lease(record.read()?);
+                true
+            }
+            Kind::EndedClaim(record) => {
+                self.history.remember_claim(record.read()?);
+                true
+            }
+            Kind::Event(record) => {
+                self.history.remember_events(&[read_event(record)?]);
+                true
+            }
+        };
+        if is_new { Ok(()) } else { Err(Damage::new("a record that is there twice")) }
+    }
+}

@@ -1,0 +1,162 @@
+//! What `show` tells of a resource, a lease, a key or a class: one line each.
+
+use super::cast::{Cast, counted, key, list, span, text, units};
+use super::phrases::{self, claim};
+use std::fmt::Write as _;
+use tenure_core::{Class, Counts, LeaseId, Ledger, Lifetime, Mode, Name, Resource, Stake, Units};
+
+/// What is shown of something.
+pub(crate) fn shown(ledger: &Ledger, cast: &mut Cast, what: &str) -> Result<String, String> {
+    let name = |text: &str| Name::parse(text).map_err(|bad| bad.to_string());
+    Ok(match what.split_once(' ') {
+        Some(("lease", label)) => {
+            let id = cast.lease(label).ok_or("a lease is a label or #NUMBER")?;
+            shown_lease(ledger, cast, id)
+        }
+        Some(("key", of)) => shown_key(ledger, cast, of.as_bytes()),
+        Some(("class", of)) => ledger.class(&name(of)?).map_or("no such class".into(), |class| shown_class(&class)),
+        Some(("history", of)) => shown_history(ledger, cast, &name(of)?),
+        None if what == "keys" => shown_keys(ledger, cast),
+        _ => shown_resource(ledger, cast, &name(what)?),
+    })
+}
+
+fn shown_lease(ledger: &Ledger, cast: &Cast, id: LeaseId) -> String {
+    let Some(lease) = ledger.lease(id) else { return "no such lease".into() };
+    let mut told = format!("lives until {}", span(lease.deadline().millis()));
+    if lease.grace().millis() > 0 {
+        told += &format!(" and {} of grace", span(lease.grace().millis()));
+    }
+    told += &format!(", renewed by {}", span(lease.ttl().millis()));
+    if let Some(class) = lease.class() {
+        told += &format!(", class {class}");
+    }
+    told += &lease.lifetime().map_or(String::new(), shown_lifetime);
+    if lease.is_final() {
+        told += ", final";
+    }
+    if let Some(parent) = lease.parent() {
+        told += &format!(", under {}", cast.label(parent));
+    }
+    for (key, value) in lease.labels().iter() {
+        told += &format!(", labelled {key}={value}");
+    }
+    if !lease.reason().as_str().is_empty() {
+        told += &format!(", because \"{}\"", lease.reason());
+    }
+    for (name, stake) in lease.stakes() {
+        match stake {
+            Stake::Holding(holding) => {
+                let mode = claim(name, holding.mode).split_off(name.as_str().len());
+                told += &format!(", holds {name}@{}{mode}", holding.fence);
+            }
+            Stake::Waiting(_) => told += &format!(", waits for {name}"),
+        }
+    }
+    let keys: Vec<_> = lease.keys().map(key).collect();
+    if !keys.is_empty() {
+        told += &format!(", has {}", list(&keys));
+    }
+    let children: Vec<_> = lease.children().map(|child| cast.label(child)).collect();
+    if !children.is_empty() {
+        told += &format!(", parent of {}", list(&children));
+    }
+    told
+}
+
+fn shown_lifetime(lifetime: Lifetime) -> String {
+    let counts = match lifetime.counts {
+        Counts::Always => "",
+        Counts::WhileOthersWait => " while others wait",
+    };
+    format!(", living at most {}{counts}", span(lifetime.span.millis()))
+}
+
+fn shown_resource(ledger: &Ledger, cast: &Cast, name: &Name) -> String {
+    let Some(resource) = ledger.resource(name) else { return "free".into() };
+    let mut parts = Vec::new();
+    for (fence, id) in resource.holders() {
+        let lease = ledger.lease(id).expect("a holder lives");
+        let holding = lease.holding(name).expect("a holder holds");
+        let since = span(holding.since.millis());
+        let mut part = format!("held by {} fence {fence} since {since}", shown_claim(cast, id, holding.mode));
+        if holding.lock_delay.millis() > 0 {
+            part += &format!(", lock-delay {}", span(holding.lock_delay.millis()));
+        }
+        if let Some(epoch) = holding.epoch {
+            part += &format!(", epoch {}", epoch.number());
+        }
+        if let Some((at, force)) = ledger.break_of(fence) {
+            part += &format!(", to be broken at {} by {}: {}", span(at.millis()), force.by, force.reason);
+        }
+        parts.push(part);
+    }
+    for fence in resource.vacating() {
+        let stake = ledger.vacating(fence).expect("a vacating stake is known by its fence");
+        let until = span(stake.until.millis());
+        parts
+            .push(format!("vacating after {} fence {fence} until {until}", shown_claim(cast, stake.lease, stake.mode)));
+    }
+    if parts.is_empty() {
+        parts.push(if resource.waiting() > 0 { "held by nobody yet".into() } else { "free".into() });
+    }
+    for arrival in resource.arrivals() {
+        let waiter = ledger.waiter(arrival).expect("a waiter is known by its arrival");
+        let mode = waiter.wants.iter().find(|(wanted, _)| wanted == name).map_or(Mode::Exclusive, |(_, mode)| *mode);
+        let limit = waiter.limit.map_or(String::new(), |limit| format!(" until {}", span(limit.millis())));
+        parts.push(format!("then {}{limit}", shown_claim(cast, waiter.lease, mode)));
+    }
+    parts.extend(shown_capacity(resource));
+    parts.join(", ")
+}
+
+fn shown_capacity(resource: &Resource) -> Option<String> {
+    let told = units(resource.capacity());
+    match (resource.is_defined(), resource.capacity()) {
+        (true, _) => Some(format!("defined as {told}")),
+        (false, Units::ONE) => None,
+        (false, _) => Some(told),
+    }
+}
+
+fn shown_claim(cast: &Cast, lease: LeaseId, mode: Mode) -> String {
+    let label = cast.label(lease);
+    if mode == Mode::Exclusive { label } else { format!("{label} ({})", super::cast::mode(mode)) }
+}
+
+fn shown_key(ledger: &Ledger, cast: &Cast, of: &[u8]) -> String {
+    let Some(it) = ledger.key(of) else { return "no such key".into() };
+    let on = it.lease.map_or(String::new(), |lease| format!(" on {}", cast.label(lease)));
+    let (created, written) = (it.create_revision, it.mod_revision);
+    format!("{}{on}, version {}, created kv {created}, written kv {written}", text(&it.value), it.version)
+}
+
+fn shown_keys(ledger: &Ledger, cast: &Cast) -> String {
+    let mut told = format!("kv {}, {}", ledger.kv_revision(), counted(ledger.key_count() as u64, "key"));
+    for (of, it) in ledger.keys_from(b"") {
+        let on = it.lease.map_or(String::new(), |lease| format!(" on {}", cast.label(lease)));
+        write!(told, ", {} = {}{on}", key(of), text(&it.value)).expect("a string grows as needed");
+    }
+    told
+}
+
+fn shown_class(class: &Class) -> String {
+    let [ttl, min, max] = [class.ttl, class.ttl_min, class.ttl_max].map(|ttl| span(ttl.millis()));
+    let mut told = format!("ttl {ttl} ({min} to {max}), renewal {}", class.renew);
+    if class.grace.millis() > 0 {
+        told += &format!(", grace {}", span(class.grace.millis()));
+    }
+    told + &class.lifetime.map_or(String::new(), shown_lifetime)
+}
+
+/// The claims on a resource that are over, oldest first.
+fn shown_history(ledger: &Ledger, cast: &Cast, name: &Name) -> String {
+    let ended = ledger.ended_claims(name).map(|ended| {
+        let epoch = ended.epoch.map_or(String::new(), |epoch| format!(" epoch {}", epoch.number()));
+        let (since, when) = (span(ended.since.millis()), span(ended.when.millis()));
+        let who = shown_claim(cast, ended.lease, ended.mode);
+        format!("{who} fence {}{epoch} from {since} to {when}, {}", ended.fence, phrases::end(cast, &ended.how))
+    });
+    let ended: Vec<_> = ended.collect();
+    if ended.is_empty() { "nothing".into() } else { ended.join("; ") }
+}

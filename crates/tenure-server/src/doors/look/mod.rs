@@ -1,0 +1,49 @@
+//! What reads show: each function looks at the ledger and writes a reply. Nothing here changes anything or waits.
+
+pub(super) mod key;
+pub(super) mod lease;
+pub(super) mod past;
+pub(super) mod resource;
+
+use crate::limits::{LOOKS_MAX, PAGE, PAGE_BYTES, PAGE_MAX};
+use prost::Message;
+
+/// What still fits on a page: so many items, and about so many bytes. The first item always fits.
+struct Page {
+    items: usize,
+    bytes: usize,
+    looks: usize,
+    empty: bool,
+}
+
+impl Page {
+    fn new(limit: u32) -> Self {
+        Self::of(limit, PAGE)
+    }
+
+    /// A page of as many items as asked, or of `usual` if nothing was asked.
+    fn of(limit: u32, usual: usize) -> Self {
+        let items = match limit as usize {
+            0 => usual,
+            limit => limit.min(PAGE_MAX),
+        };
+        Self { items, bytes: PAGE_BYTES, looks: LOOKS_MAX, empty: true }
+    }
+
+    /// Whether one more thing may be looked at for this page, wanted or not.
+    fn looks(&mut self) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks > 0
+    }
+
+    fn takes(&mut self, item: &impl Message) -> bool {
+        let bytes = item.encoded_len();
+        let fits = self.empty || (self.items > 0 && bytes <= self.bytes);
+        if fits {
+            self.items = self.items.saturating_sub(1);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.empty = false;
+        }
+        fits
+    }
+}
