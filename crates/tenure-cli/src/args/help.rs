@@ -37,7 +37,7 @@ mod tests {
             let name = command.get_name();
             assert_eq!(grouped.iter().filter(|other| **other == name).count(), 1, "{name}");
         }
-        let help = grouped().render_help().to_string();
+        let help = super::grouped().render_help().to_string();
         for name in grouped {
             let line = help.lines().find(|line| line.trim_start().starts_with(&format!("{name} ")));
             assert!(line.is_some_and(|line| line.trim().len() > name.len()), "{name}: {help}");

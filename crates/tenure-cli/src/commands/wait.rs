@@ -94,7 +94,9 @@ pub(super) async fn acquire_in_line(
             (RENEW, Some(Tell::Renew(renewed)), stage) => match (renewed.failures.into_iter().next(), stage) {
                 (None, Stage::Seated(reply)) => return Ok(confirmed(reply, &renewed.ttls_ms)),
                 (None, _) => heartbeat = beat(renewed.ttls_ms.first().copied().unwrap_or_default()),
-                (Some(lost), Stage::Waiting | Stage::Seated(_)) => {
+                // Its class takes no more renewals, so an earlier one has come after the seat and confirmed it.
+                (Some(lost), Stage::Seated(reply)) if is_confirmed(&lost) => return Ok(reply.clone()),
+                (Some(lost), Stage::Waiting | Stage::Seated(_)) if !is_confirmed(&lost) => {
                     return Err(lost_in_line(what, lost.failure.unwrap_or_default()));
                 }
                 _ => {}
@@ -107,6 +109,11 @@ pub(super) async fn acquire_in_line(
             _ => {}
         }
     }
+}
+
+/// Whether a renewal was refused for the class of its lease. While that waits, and once after, every class takes one.
+fn is_confirmed(refused: &v1::RenewFailure) -> bool {
+    refused.failure.as_ref().is_some_and(|failure| failure.code == "not_renewable")
 }
 
 fn lease_of(request: &v1::AcquireRequest) -> u64 {

@@ -37,7 +37,7 @@ pub(in crate::doors) fn list(
         if !is_wanted(ledger, request, resource) {
             continue;
         }
-        let item = item(ledger, name, resource, now);
+        let item = item(ledger, name, resource, &request.holder, now);
         if !page.takes(&item) {
             reply.next = item.name;
             break;
@@ -54,7 +54,8 @@ fn is_wanted(ledger: &Ledger, request: &v1::ListResourcesRequest, resource: &Res
         && (!request.held || resource.holder_count() > 0)
 }
 
-fn item(ledger: &Ledger, name: &Name, resource: &Resource, now: Moment) -> v1::Resource {
+/// A resource with its first holder, or with the first claim of the holder that is asked for.
+fn item(ledger: &Ledger, name: &Name, resource: &Resource, holder: &str, now: Moment) -> v1::Resource {
     let mut item = v1::Resource {
         name: name.to_string(),
         waiting: resource.waiting(),
@@ -66,7 +67,8 @@ fn item(ledger: &Ledger, name: &Name, resource: &Resource, now: Moment) -> v1::R
         vacating: resource.vacating().count() as u64,
         ..v1::Resource::default()
     };
-    if let Some((fence, id)) = resource.holders().next() {
+    let is_of = |id: LeaseId| ledger.lease(id).is_some_and(|lease| lease.holder().as_str() == holder);
+    if let Some((fence, id)) = resource.holders().find(|(_, id)| holder.is_empty() || is_of(*id)) {
         let lease = ledger.lease(id).expect("every stake hangs on a living lease");
         let holding = lease.holding(name).expect("a holder holds");
         item.holder = lease.holder().to_string();
