@@ -39,6 +39,7 @@ fn write_reply(reply: &Reply) -> Body {
             waiting: renewed.waiting,
             longest_wait_ms: renewed.longest_wait_ms,
             breaks_in_ms: renewed.breaks_in_ms,
+            lost: renewed.lost,
         }),
         Reply::Released => Body::Release(v1::ReleaseReply {}),
         Reply::Cancelled => Body::Cancel(v1::CancelReply {}),
@@ -98,9 +99,9 @@ fn write_renewed(each: &[Result<Renewed, Refusal>]) -> v1::RenewReply {
 
 /// What a renewed lease has to tell besides its TTL, if anything.
 fn notice(index: u32, renewed: &Renewed) -> Option<v1::RenewNotice> {
-    let Renewed { is_final, waiting, longest_wait_ms, breaks_in_ms, .. } = *renewed;
-    let notice = v1::RenewNotice { index, is_final, waiting, longest_wait_ms, breaks_in_ms };
-    (is_final || waiting > 0 || breaks_in_ms.is_some()).then_some(notice)
+    let Renewed { is_final, waiting, longest_wait_ms, breaks_in_ms, lost, .. } = *renewed;
+    let notice = v1::RenewNotice { index, is_final, waiting, longest_wait_ms, breaks_in_ms, lost };
+    (is_final || waiting > 0 || breaks_in_ms.is_some() || lost > 0).then_some(notice)
 }
 
 /// How something ended.
@@ -327,8 +328,15 @@ mod tests {
 
     #[test]
     fn only_leases_with_something_to_tell_have_a_notice() {
-        let quiet =
-            Renewed { lease: lease(), ttl_ms: 9, is_final: false, waiting: 0, longest_wait_ms: 0, breaks_in_ms: None };
+        let quiet = Renewed {
+            lease: lease(),
+            ttl_ms: 9,
+            is_final: false,
+            waiting: 0,
+            longest_wait_ms: 0,
+            breaks_in_ms: None,
+            lost: 0,
+        };
         let last = Renewed { is_final: true, ..quiet };
         let wanted = Renewed { waiting: 2, longest_wait_ms: 5, ..quiet };
         let breaking = Renewed { breaks_in_ms: Some(0), ..quiet };
@@ -343,7 +351,7 @@ mod tests {
             v1::RenewNotice { index: 4, breaks_in_ms: Some(0), ..plain },
         ];
         assert_eq!(reply.notices, notices);
-        let all = Renewed { is_final: true, waiting: 2, longest_wait_ms: 5, breaks_in_ms: Some(6), ..quiet };
+        let all = Renewed { is_final: true, waiting: 2, longest_wait_ms: 5, breaks_in_ms: Some(6), lost: 7, ..quiet };
         let told = v1::RenewHandleReply {
             lease: 7,
             ttl_ms: 9,
@@ -351,6 +359,7 @@ mod tests {
             waiting: 2,
             longest_wait_ms: 5,
             breaks_in_ms: Some(6),
+            lost: 7,
         };
         assert_eq!(write_outcome(&Ok(Reply::HandleRenewed(all))), Body::RenewHandle(told));
     }

@@ -34,12 +34,15 @@ impl Failure {
 
     /// A claim that was not made in the time that was given for it.
     pub(crate) fn held(what: &str, why: &str) -> Self {
-        Self { code: HELD, ..Self::new(what, why, "Nothing was changed. Try again later, or wait longer with --wait.") }
+        Self {
+            code: HELD,
+            ..Self::new(what, why, "It has left the line. Try again later, or wait longer with --wait.")
+        }
     }
 
     /// A claim that was given up from the keyboard.
     pub(crate) fn interrupted(what: &str, why: &str) -> Self {
-        Self { code: INTERRUPTED, ..Self::new(what, why, "Nothing was changed.") }
+        Self { code: INTERRUPTED, ..Self::new(what, why, "It has left the line.") }
     }
 
     /// A server that was there and is no longer.

@@ -22,7 +22,8 @@ pub const TTL_MS_MIN: u64 = 100;
 /// The longest TTL, in milliseconds: 9·10^9 s, which is also the longest that etcd's clients may ask for.
 pub const TTL_MS_MAX: u64 = 9_000_000_000_000;
 
-/// Leases alive at once. A bound on memory (about a kilobyte each in this ledger), not a figure to aim at.
+/// Leases alive at once. A bound on memory (about a kilobyte each, and as much again for long labels and reasons as they
+/// have bytes), not a figure to aim at.
 pub const LEASES_MAX: usize = 16_000_000;
 
 /// Things attached to one lease tree: claims, keys and child leases. What ends in one step must fit into one step.
@@ -31,7 +32,7 @@ pub const ATTACHED_MAX: usize = 10_000;
 /// Generations of leases, the first one included. Whatever is attached is counted on each ancestor.
 pub const GENERATIONS_MAX: usize = 16;
 
-/// Claims over all leases, holding and waiting. A bound on memory, as with the leases.
+/// Claims over all leases: holding, waiting and vacating. A bound on memory, as with the leases.
 pub const CLAIMS_MAX: usize = 16_000_000;
 
 /// Resources named by one acquire. Enough for a machine, its GPUs and its address; few enough to seat in one step.
@@ -96,14 +97,17 @@ pub const KEY_COST_BYTES: u64 = 128;
 /// Keys that one delete may remove. What changes in one step must fit into one step.
 pub const DELETED_MAX: usize = 10_000;
 
-/// Leases or resources that one revoke by prefix, holder or label looks at. The reply says where to go on.
+/// Leases or resources that the revokes by prefix, holder or label of one entry look at. The reply says where to go on.
 pub const SCAN_MAX: usize = 65_536;
 
-/// Contended resources that one renewal looks at to tell its holder who waits.
-pub const CONTENDED_MAX: usize = 1000;
+/// Contended resources that one renewal looks at to tell its holder who waits, by name. An entry may renew many leases.
+pub const CONTENDED_MAX: usize = 16;
 
 /// Steps that one entry may take to look for deadlocks. Past them an acquire that would have to be looked at is refused.
 pub const CHAIN_STEPS_MAX: usize = 65_536;
+
+/// Steps that each command may take in any case, however many others took before it.
+pub const CHAIN_STEPS_EACH: usize = 1024;
 
 /// Leases of a cycle that a refusal names.
 pub const CHAIN_SHOWN_MAX: usize = 16;

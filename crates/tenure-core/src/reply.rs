@@ -114,6 +114,9 @@ pub struct Renewed {
     pub longest_wait_ms: u64,
     /// In how many milliseconds the first of its claims will be broken, if somebody has ordered that.
     pub breaks_in_ms: Option<u64>,
+    /// How many of its claims were ended against its holder's will while it lived on. What a renewal promises is not
+    /// promised for them.
+    pub lost: u64,
 }
 
 /// The reasoned no: the service worked, nothing changed.

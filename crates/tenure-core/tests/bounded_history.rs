@@ -2,8 +2,8 @@
 
 mod support;
 
-use support::{acquire, entry, grant, id, name, order, release, renew, restored, revoke, tick};
-use tenure_core::{Command, End, Ledger, Refusal, Reply, Revision, limits};
+use support::{acquire, acquire_on, entry, grant, id, name, order, release, renew, restored, revoke, tick};
+use tenure_core::{Command, End, Hang, Key, Ledger, Put, Refusal, Reply, Revision, Wait, limits};
 
 fn apply_all(ledger: &mut Ledger, at_ms: u64, commands: impl Iterator<Item = Command>) {
     let commands: Vec<_> = commands.collect();
@@ -121,4 +121,39 @@ fn a_restart_between_two_ticks_is_not_seen() {
         assert_eq!((one.events, one.unfinished), (two.events, two.unfinished), "at {at_ms} ms");
         assert_eq!(ledger.state_hash(), other.state_hash());
     }
+}
+
+#[test]
+fn events_by_their_weight() {
+    let (mut ledger, each) = (Ledger::default(), 1_000_000);
+    let put = |n: u8| {
+        let key = Key::parse(&vec![n; each]).expect("any bytes are a key");
+        Command::Put(Put { key, value: Some([0][..].into()), lease: Hang::Free })
+    };
+    let most = u8::try_from(limits::EVENTS_BYTES_MAX / each).expect("few of them are heavy enough");
+    apply_all(&mut ledger, 0, (1..most).map(put));
+    assert_eq!(ledger.events_after((Revision(0), 0)).unwrap().count(), usize::from(most) - 1);
+    apply_all(&mut ledger, 0, (most..most + 3).map(put));
+    for ledger in [restored(&ledger), ledger] {
+        let oldest = ledger.events_after((Revision(0), 0)).map(Iterator::count).expect_err("the first are forgotten");
+        let kept = ledger.events_after((oldest, u32::MAX)).unwrap().count();
+        assert!((usize::from(most) - 1..=usize::from(most)).contains(&kept), "{kept} of {most} are kept");
+        assert_eq!(ledger.key_count(), usize::from(most) + 2, "the keys themselves are not forgotten");
+    }
+}
+
+/// Events of one revision are forgotten together, so that a watch resumes after any revision that is remembered.
+#[test]
+fn a_revision_is_forgotten_whole() {
+    let (mut ledger, max) = (Ledger::default(), limits::EVENTS_MAX as u64);
+    let things = 100;
+    apply_all(&mut ledger, 0, [grant(1, 1_000_000)].into_iter());
+    apply_all(&mut ledger, 0, (0..things).map(|n| acquire_on(1, &format!("r/{n}"), Wait::Never)));
+    apply_all(&mut ledger, 0, [revoke(1)].into_iter());
+    let end = ledger.revision();
+    // So many more that all before the end of the lease are forgotten, and one event of that end would have to be.
+    apply_all(&mut ledger, 0, (0..max - things).map(|n| grant(10 + n, 1_000_000)));
+    assert_eq!(ledger.events_after((Revision(end.0 - 1), u32::MAX)).map(Iterator::count), Err(end));
+    assert_eq!(ledger.events_after((end, u32::MAX)).map(Iterator::count), Ok(usize::try_from(max - things).unwrap()));
+    assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
 }

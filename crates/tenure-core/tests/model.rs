@@ -164,8 +164,8 @@ impl House {
         }
     }
 
-    /// Who is first in all its lines is seated when those leave who hold what it wants: after as many entries as a seat is
-    /// held at most. So each of those who stand before a guest costs it so many entries, and it does itself.
+    /// Who is first in all its lines is seated when those leave who hold what it wants: after as many entries as a
+    /// seat is held at most. So each of those who stand before a guest costs it so many entries, and it does itself.
     fn welcome(&mut self, wants: Vec<Want>, holds: u64) -> Command {
         self.came += 1;
         let before = self.guests.values().filter(|guest| matches!(guest.turn, Turn::SeatedBy(_))).count() as u64;

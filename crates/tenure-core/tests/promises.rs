@@ -26,7 +26,7 @@ fn random_histories_keep_every_promise() {
     });
     result.unwrap();
     println!("{:?}", seen.get());
-    seen.get().assert_the_plain_was_seen();
+    seen.get().assert_everything_was_seen();
 }
 
 /// A ledger and every replica that was restored from it on the way.

@@ -20,6 +20,8 @@ struct Renewed {
     longest_wait_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     breaks_in_ms: Option<u64>,
+    #[serde(skip_serializing_if = "is_none")]
+    lost: u64,
 }
 
 /// Extends by an order, which every class but `never` takes.
@@ -60,6 +62,7 @@ async fn renew_handle(
         waiting: reply.waiting,
         longest_wait_ms: reply.longest_wait_ms,
         breaks_in_ms: reply.breaks_in_ms,
+        lost: reply.lost,
     })
 }
 
@@ -84,7 +87,13 @@ async fn renew_lease(
         waiting: notice.waiting,
         longest_wait_ms: notice.longest_wait_ms,
         breaks_in_ms: notice.breaks_in_ms,
+        lost: notice.lost,
     })
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 fn tell(output: Output, renewed: &Renewed) {
@@ -103,6 +112,13 @@ fn tell(output: Output, renewed: &Renewed) {
     }
     if let Some(ms) = renewed.breaks_in_ms {
         print::say(&format!("somebody has ordered that it be broken in {}", print::span_ms(ms)));
+    }
+    if renewed.lost > 0 {
+        let lost = renewed.lost;
+        print::say(&format!(
+            "{lost} of its claims ended by force: see what is left with `tenure lease show {}`",
+            renewed.lease
+        ));
     }
 }
 

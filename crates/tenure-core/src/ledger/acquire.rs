@@ -134,7 +134,7 @@ impl Ledger {
             On::New(grant) => grant.parent.map_or(Ok(()), |parent| self.room_in_tree(parent, claims + 1))?,
             On::Given(lease) => self.room_in_tree(*lease, claims)?,
         }
-        if self.claims + claims > CLAIMS_MAX {
+        if self.claims + self.vacating.len() + claims > CLAIMS_MAX {
             return Err(Refusal::Full { what: "claims", max: CLAIMS_MAX });
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::Ledger;
 use super::line::OrderKey;
 use super::resource::Outgoing;
 use crate::fence::Fence;
-use crate::limits::{CHAIN_SHOWN_MAX, CHAIN_STEPS_MAX};
+use crate::limits::{CHAIN_SHOWN_MAX, CHAIN_STEPS_EACH, CHAIN_STEPS_MAX};
 use crate::mode::Mode;
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Refusal};
@@ -55,6 +55,8 @@ impl Ledger {
     /// Refuses a step that would close a circle.
     pub(super) fn no_deadlock(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         let mut search = Search::default();
+        // Who asks for little is not refused because others in the entry asked for much.
+        self.work.chain_steps = self.work.chain_steps.max(CHAIN_STEPS_EACH);
         if let Move::Wait(order_ms) = step.makes {
             for name in step.resources {
                 self.reach_blockers(&mut search, step, step.lease, name, (order_ms, u64::MAX))?;
@@ -112,10 +114,10 @@ impl Ledger {
         let earlier = resource.line.between(looked, key).filter(|(_, arrival)| !step.gone.has_waiter(*arrival));
         let earlier = earlier.map(|(_, arrival)| self.waiters[&arrival].lease);
         for id in stays.chain(earlier) {
-            if self.chain_steps == 0 {
+            if self.work.chain_steps == 0 {
                 return Err(Refusal::Full { what: "steps to look for deadlocks in one entry", max: CHAIN_STEPS_MAX });
             }
-            self.chain_steps -= 1;
+            self.work.chain_steps -= 1;
             search.reach(id, of);
         }
         Ok(())

@@ -9,7 +9,6 @@ use super::{EndedClaim, EndedLease, Holding, Ledger};
 use crate::command::{Force, Free, ReleaseLease, Revoke, Which};
 use crate::event::{End, Event, Happening, Leave};
 use crate::fence::Fence;
-use crate::limits::{SCAN_MAX, SWEEP_MAX};
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, Key, LeaseId, Name};
 use crate::reply::{Outcome, Reply};
@@ -105,7 +104,7 @@ impl Ledger {
 
     /// Revokes the leases that hold resources under a prefix, as many as one entry may end.
     fn revoke_prefix(&mut self, prefix: &str, from: &str, ending: &Ending, events: &mut Vec<Event>) -> Reply {
-        let (mut count, mut room, mut looks) = (0, SWEEP_MAX, SCAN_MAX);
+        let mut count = 0;
         let mut at: Bound<String> = Bound::Included(prefix.max(from).to_string());
         loop {
             let start = at.as_ref().map(String::as_str);
@@ -113,21 +112,19 @@ impl Ledger {
             let Some((name, resource)) = next.filter(|(name, _)| name.as_str().starts_with(prefix)) else {
                 return Reply::Revoked { count, next: None };
             };
+            if !self.work.may_look() {
+                return Reply::Revoked { count, next: Some(name.to_string()) };
+            }
             let (name, holders) = (name.clone(), resource.holders.values().copied().collect::<Vec<_>>());
             for id in holders {
                 // Its tree may have ended with the one before.
                 let Some(lease) = self.leases.get(&id) else { continue };
-                if room == 0 {
+                if !self.work.may_end(1 + lease.carried) {
                     return Reply::Revoked { count, next: Some(name.to_string()) };
                 }
-                room = room.saturating_sub(1 + lease.carried);
                 self.end(id, ending, events);
                 count += 1;
             }
-            if looks == 0 {
-                return Reply::Revoked { count, next: Some(name.to_string()) };
-            }
-            looks -= 1;
             at = Bound::Excluded(name.to_string());
         }
     }
@@ -140,19 +137,18 @@ impl Ledger {
         ending: &Ending,
         events: &mut Vec<Event>,
     ) -> Reply {
-        let (mut count, mut room, mut looks) = (0, SWEEP_MAX, SCAN_MAX);
+        let mut count = 0;
         let mut at = from.map_or(Bound::Unbounded, Bound::Included);
         loop {
             let Some((id, lease)) = self.leases.range((at, Bound::Unbounded)).next() else {
                 return Reply::Revoked { count, next: None };
             };
             let id = *id;
-            if room == 0 || looks == 0 {
+            let is_meant = is_meant(lease);
+            if !self.work.may_look() || is_meant && !self.work.may_end(1 + lease.carried) {
                 return Reply::Revoked { count, next: Some(id.number().to_string()) };
             }
-            looks -= 1;
-            if is_meant(lease) {
-                room = room.saturating_sub(1 + lease.carried);
+            if is_meant {
                 self.end(id, ending, events);
                 count += 1;
             }
@@ -286,6 +282,8 @@ impl Ledger {
         let Some(Stake::Holding(holding)) = lease.stakes.remove(name) else { unreachable!("the stake holds {name}") };
         lease.index.holding -= 1;
         lease.index.contended.remove(name);
+        let by_force = matches!(ending.how, End::Revoked { .. } | End::Superseded);
+        lease.lost = lease.lost.saturating_add(u32::from(by_force));
         if let Some(ordered) = self.breaks.get(&holding.fence) {
             lease.index.breaks.remove(&(ordered.at, holding.fence));
         }

@@ -41,7 +41,7 @@ impl Ledger {
             older.sort_by_key(|claim| self.rank(*claim));
             claims.extend(older.into_iter().map(|claim| (name.clone(), claim)));
         }
-        Ok(Outgoing { claims })
+        Ok(Outgoing::new(claims))
     }
 
     fn lease_of(&self, claim: Claim, name: &Name) -> LeaseId {

@@ -128,7 +128,7 @@ impl Ledger {
         let holder = self.leases[&transfer.to].holder.clone();
         let (lease, resources) = (transfer.to, [name]);
         let ends = waits.map(Claim::Waiting).into_iter().chain([Claim::Holding(transfer.handle.fence)]);
-        let gone = Outgoing { claims: ends.map(|claim| (name.clone(), claim)).collect() };
+        let gone = Outgoing::new(ends.map(|claim| (name.clone(), claim)).collect());
         self.no_deadlock(&Step { lease, holder: &holder, resources: &resources, makes, gone: &gone })?;
         let mut happenings = match waits {
             Some(arrival) => self.leave(arrival, Leave::Transferred).1,

@@ -32,6 +32,8 @@ pub struct Lease {
     /// It was seated after waiting, and has not been renewed since.
     pub(super) unconfirmed: bool,
     pub(super) origin: Origin,
+    /// How many of its claims were ended against its holder's will.
+    pub(super) lost: u32,
     /// Where the wheel has it: at its end or, after a renewal, before. An index.
     pub(super) armed: Moment,
     pub(super) grace: Span,
@@ -139,6 +141,11 @@ impl Lease {
         self.capped
     }
 
+    /// How many of its claims were ended against its holder's will while it lived on.
+    pub const fn lost(&self) -> u32 {
+        self.lost
+    }
+
     /// The lease that it ends with.
     pub const fn parent(&self) -> Option<LeaseId> {
         self.parent
@@ -209,6 +216,7 @@ impl Lease {
             && self.lifetime.is_none()
             && self.index.contended.is_empty()
             && self.index.breaks.is_empty()
+            && self.lost == 0
     }
 
     fn note_renewal(&mut self, ttl: Option<Ttl>, now: Moment, wall_ms: u64) {
@@ -319,6 +327,7 @@ impl Ledger {
             origin,
             capped: false,
             unconfirmed: false,
+            lost: 0,
             stakes: BTreeMap::new(),
             keys: BTreeSet::new(),
             children: BTreeSet::new(),
@@ -374,6 +383,7 @@ impl Ledger {
             waiting: 0,
             longest_wait_ms: 0,
             breaks_in_ms: None,
+            lost: 0,
         })
     }
 
@@ -415,6 +425,7 @@ impl Ledger {
             waiting: others.count,
             longest_wait_ms: others.longest.map_or(0, |since| self.now.millis_since(since)),
             breaks_in_ms: first_break.map(|(at, _)| at.millis_since(self.now)),
+            lost: lease.lost.into(),
         }
     }
 

@@ -22,7 +22,7 @@ mod wheel;
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
-use crate::limits::{CHAIN_STEPS_MAX, SWEEP_MAX};
+use crate::limits::{CHAIN_STEPS_MAX, SCAN_MAX, SWEEP_MAX};
 use crate::mode::Class;
 use crate::names::{LeaseId, Name};
 use crate::reply::Outcome;
@@ -73,8 +73,38 @@ pub struct Ledger {
     claims: usize,
     /// The resources with a defined capacity. An index.
     defined: usize,
-    /// How much of the search for deadlocks is left in this entry.
+    /// What this entry may still do.
+    work: Work,
+}
+
+/// How much an entry may still do of what one command could otherwise do without end. It begins anew with each entry.
+#[derive(Clone, Debug, Default)]
+struct Work {
+    /// Steps in the search for deadlocks.
     chain_steps: usize,
+    /// Leases and resources that revokes of many may look at.
+    looks: usize,
+    /// Things that revokes of many may end.
+    ends: usize,
+}
+
+impl Work {
+    const fn whole() -> Self {
+        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX }
+    }
+
+    fn may_look(&mut self) -> bool {
+        let may = self.looks > 0;
+        self.looks = self.looks.saturating_sub(1);
+        may
+    }
+
+    /// Whether so many things may end. What is left lets in one that is larger, so that everything can end some time.
+    fn may_end(&mut self, things: usize) -> bool {
+        let may = self.ends > 0;
+        self.ends = self.ends.saturating_sub(things);
+        may
+    }
 }
 
 /// What one entry did.
@@ -164,7 +194,7 @@ impl Ledger {
     pub fn apply(&mut self, entry: &Entry) -> Applied {
         self.now = self.now.max(entry.now);
         self.wall_ms = entry.wall_ms;
-        self.chain_steps = CHAIN_STEPS_MAX;
+        self.work = Work::whole();
         let mut events = Vec::new();
         let mut outcomes = self.renewals(&entry.commands);
         let swept = self.sweep(&mut events);

@@ -43,15 +43,27 @@ pub(super) enum Claim {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pub(super) claims: Vec<(Name, Claim)>,
+    fences: BTreeSet<Fence>,
+    waiters: BTreeSet<u64>,
 }
 
 impl Outgoing {
+    pub(super) fn new(claims: Vec<(Name, Claim)>) -> Self {
+        let fences = claims.iter().filter_map(|(_, claim)| claim.fence()).collect();
+        let waiters = claims.iter().filter_map(|(_, claim)| match claim {
+            Claim::Waiting(arrival) => Some(*arrival),
+            Claim::Holding(_) | Claim::Vacating(_) => None,
+        });
+        let waiters = waiters.collect();
+        Self { claims, fences, waiters }
+    }
+
     pub(super) fn has_waiter(&self, arrival: u64) -> bool {
-        self.claims.iter().any(|(_, claim)| *claim == Claim::Waiting(arrival))
+        self.waiters.contains(&arrival)
     }
 
     pub(super) fn has_fence(&self, fence: Fence) -> bool {
-        self.claims.iter().any(|(_, claim)| claim.fence() == Some(fence))
+        self.fences.contains(&fence)
     }
 }
 

@@ -127,6 +127,7 @@ struct Asking {
     wait: Waiting,
     priority: i32,
     lock_delay: usize,
+    /// How far behind the newest epoch, which grows with the fences.
     epoch: Option<u64>,
 }
 
@@ -338,7 +339,8 @@ impl Asking {
             Waiting::Limited(limit) => Wait::InLine { limit: Some(a_long_span(LIMITS_MS[limit])) },
         };
         let priority = Priority::from_number(self.priority).expect("the tests use good priorities");
-        let epoch = self.epoch.and_then(Epoch::from_number);
+        let newest = ledger.last_fence() + 1;
+        let epoch = self.epoch.and_then(|behind| Epoch::from_number(newest.saturating_sub(behind).max(1)));
         Acquire { on, wants, wait, priority, lock_delay: a_span(self.lock_delay), epoch }
     }
 }

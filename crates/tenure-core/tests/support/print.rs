@@ -105,6 +105,9 @@ impl Story<'_> {
         if let Some(ms) = renewed.breaks_in_ms {
             told += &format!(", breaks in {}", span(ms));
         }
+        if renewed.lost > 0 {
+            told += &format!(", {} lost", renewed.lost);
+        }
         (!told.is_empty()).then(|| format!("renewed {}{told}", self.cast.label(renewed.lease)))
     }
 

@@ -123,6 +123,8 @@ pub(super) struct LeaseRecord {
     capped: bool,
     #[prost(bool, tag = "20")]
     unconfirmed: bool,
+    #[prost(uint32, tag = "21")]
+    lost: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -257,6 +259,7 @@ impl Lease {
             renewed_wall_ms: self.renewed_wall_ms,
             capped: self.capped,
             unconfirmed: self.unconfirmed,
+            lost: self.lost,
         }
     }
 
@@ -287,6 +290,7 @@ impl Lease {
             origin: if record.by_acquire { Origin::Acquire } else { Origin::Grant },
             capped: record.capped,
             unconfirmed: record.unconfirmed,
+            lost: record.lost,
             stakes,
             keys: BTreeSet::new(),
             children: BTreeSet::new(),

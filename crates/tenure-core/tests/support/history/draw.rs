@@ -130,7 +130,7 @@ fn asking() -> impl Strategy<Value = Asking> {
     ];
     let priority = prop_oneof![8 => Just(0), 1 => Just(1), 1 => Just(-1)];
     let lock_delay = prop_oneof![2 => Just(0_usize), 1 => 0..SPANS_MS.len()];
-    let epoch = option::weighted(0.4, 1..4_u64);
+    let epoch = option::weighted(0.4, 0..5_u64);
     let parts = (wants, wait, priority, lock_delay, epoch);
     parts.prop_map(|(wants, wait, priority, lock_delay, epoch)| Asking { wants, wait, priority, lock_delay, epoch })
 }

@@ -63,8 +63,8 @@ impl Model {
         Ok(take_place(self))
     }
 
-    /// Refuses a step after which a lease would wait for itself. It is tried on a copy in which nobody ends for having lost
-    /// its last claim: who would be waited for until then counts.
+    /// Refuses a step after which a lease would wait for itself. It is tried on a copy in which nobody ends for having
+    /// lost its last claim: who would be waited for until then counts.
     pub(super) fn no_circle(
         &self,
         lease: LeaseId,
@@ -240,8 +240,8 @@ impl Model {
         Refusal::Taken { resource: want.resource.clone(), holder, state, fence, remaining_ms, waiting }
     }
 
-    /// Ends what the same holder claimed in lower epochs, one claim after the other. Each is looked for anew, since the end
-    /// of a lease may end others or leave vacating stakes.
+    /// Ends what the same holder claimed in lower epochs, one claim after the other. Each is looked for anew, since the
+    /// end of a lease may end others or leave vacating stakes.
     fn supersede(&mut self, asker: &Asker, on: &On) {
         let spared = match on {
             On::New(grant) => grant.parent.map_or_else(Vec::new, |parent| self.lineage(parent)),

@@ -60,7 +60,8 @@ impl Model {
     pub(super) fn vacate(&mut self, fence: Fence, how: &End, free: Free) -> Happening {
         let at = self.held.iter().position(|claim| claim.fence == fence).expect("only what is held is vacated");
         let claim = self.held.remove(at);
-        let lease = &self.leases[&claim.lease];
+        let lease = self.leases.get_mut(&claim.lease).expect("what is held hangs on a living lease");
+        lease.lost += u64::from(matches!(how, End::Revoked { .. } | End::Superseded));
         let holder = lease.grant.holder.clone();
         let promised = match (free, how) {
             (Free::Now, _) => None,
@@ -104,8 +105,8 @@ impl Model {
         self.change(vec![Happening::Freed { resource: stake.resource, lease: stake.lease, fence }]);
     }
 
-    /// What happens after a lease let go of some claims: if it was made for them and has no other, it ends as well. Those
-    /// that are spared live on, because what is about to be claimed hangs on them.
+    /// What happens after a lease let go of some claims: if it was made for them and has no other, it ends as well.
+    /// Those that are spared live on, because what is about to be claimed hangs on them.
     pub(super) fn end_if_idle(&mut self, id: LeaseId, how: &End, free: Free, spared: &[LeaseId]) -> Vec<Happening> {
         let is_idle = self.held_by(id).is_empty() && self.groups_of(id).is_empty();
         if self.leases[&id].origin == Origin::Acquire && is_idle && !spared.contains(&id) {

@@ -85,6 +85,7 @@ impl Model {
             waiting: waiting as u64,
             longest_wait_ms: longest,
             breaks_in_ms: breaks.min(),
+            lost: self.leases[&id].lost,
         }
     }
 
@@ -193,6 +194,7 @@ impl Model {
             origin,
             capped: false,
             unconfirmed: false,
+            lost: 0,
             lifetime_from: (origin == Origin::Grant).then_some(self.now),
         };
         self.leases.insert(id, lease);

@@ -61,6 +61,8 @@ struct Lease {
     capped: bool,
     /// Whether it was seated without having asked in that moment, and has not been heard of since.
     unconfirmed: bool,
+    /// How many of its claims were ended against its holder's will.
+    lost: u64,
     lifetime_from: Option<Moment>,
 }
 

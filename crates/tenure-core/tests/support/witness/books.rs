@@ -28,6 +28,8 @@ pub(super) struct Books {
     arrivals: u64,
     /// Resources that something left in this change: whether they are kept is seen when it is over.
     left: BTreeSet<Name>,
+    /// The capacities of resources that are gone by being superseded, until the change that comes of it.
+    superseded: BTreeMap<Name, Units>,
     pub(super) seen: Seen,
 }
 
@@ -100,9 +102,14 @@ pub(super) fn promise(now: Moment, ttl_ms: u64) -> Moment {
     if ttl_ms == 0 { Moment::default() } else { Moment::from_millis(now.millis() + ttl_ms) }
 }
 
-/// Whether an ordered break is due, and frees its resource at once.
-fn is_now((at, free): (Moment, Free), now: Moment) -> bool {
-    at <= now && free == Free::Now
+/// Whether this makes room for one who supersedes it.
+fn is_superseded(what: &Happening, early: &BTreeSet<Fence>) -> bool {
+    match what {
+        Happening::Vacated { how, .. } => *how == End::Superseded,
+        Happening::Left { why, .. } => *why == Leave::Superseded,
+        Happening::Freed { fence, .. } => early.contains(fence),
+        _ => false,
+    }
 }
 
 impl Place {
@@ -139,30 +146,54 @@ impl Books {
     /// One visible change.
     pub(super) fn change(&mut self, asked: &Asked<'_>, change: &[Event]) {
         let root = super::tree::check(self, change);
-        // What the one who ends a tree orders for it holds for all of it, also if it was ordered before.
-        let ended_now = change.iter().any(|event| match &event.what {
-            Happening::Ended { lease, how, .. } => Some(*lease) == root && asked.now(how),
-            Happening::Vacated { fence, how: End::Revoked { .. }, .. } => {
-                self.orders.get(fence).is_some_and(|order| is_now(*order, event.at))
-            }
-            _ => false,
-        });
+        let free = self.forced(asked, change, root);
         self.seen.ended_together += u64::from(root.is_some() && change.len() > 2);
         let next = self.kv_changes + 2;
         let wrong = |what: &Happening| matches!(what, Happening::Deleted { kv_revision, .. } if *kv_revision != next);
         assert!(!change.iter().any(|event| wrong(&event.what)), "the keys of a change share its next revision");
+        let early: BTreeSet<Fence> = change.iter().filter_map(|event| self.freed_early(event)).collect();
         for event in change {
-            self.happened(asked, change, ended_now, event);
+            self.happened(asked, change, free, event);
         }
         for name in std::mem::take(&mut self.left) {
             self.forget(&name);
         }
+        if !change.iter().any(|event| is_superseded(&event.what, &early)) {
+            self.superseded.clear();
+        }
     }
 
     /// What is over with an entry.
-    pub(super) fn entry_ends(&mut self) {}
+    pub(super) fn entry_ends(&mut self) {
+        self.superseded.clear();
+    }
 
-    fn happened(&mut self, asked: &Asked<'_>, change: &[Event], ended_now: bool, event: &Event) {
+    /// How soon others may have what this change ends, as it was ordered now or before; the same for a whole tree.
+    fn forced(&self, asked: &Asked<'_>, change: &[Event], root: Option<LeaseId>) -> Option<Free> {
+        let mut how = None;
+        for event in change {
+            match &event.what {
+                Happening::Vacated { fence, how: forced @ End::Revoked { .. }, .. } => {
+                    if let Some((_, free)) = self.orders.get(fence).filter(|(at, _)| *at <= event.at) {
+                        return Some(*free);
+                    }
+                    how = Some(forced);
+                }
+                Happening::Ended { lease, how: end, .. } if Some(*lease) == root => how = Some(end),
+                _ => {}
+            }
+        }
+        how.map_or(Some(Free::WhenVacated), |how| asked.free(how))
+    }
+
+    /// The fence of a vacating stake that is freed before its time.
+    fn freed_early(&self, event: &Event) -> Option<Fence> {
+        let Happening::Freed { resource, fence, .. } = &event.what else { return None };
+        let stay = self.places.get(resource)?.vacating.get(fence)?;
+        (stay.until > event.at).then_some(*fence)
+    }
+
+    fn happened(&mut self, asked: &Asked<'_>, change: &[Event], free: Option<Free>, event: &Event) {
         let now = event.at;
         match &event.what {
             Happening::Granted { lease, holder, ttl_ms, parent, class } => {
@@ -209,9 +240,8 @@ impl Books {
                 life.promised = life.promised.max(promise(now, *ttl_ms));
             }
             Happening::Vacated { resource, lease, fence, how, until } => {
-                let broken = self.orders.remove(fence).is_some_and(|order| is_now(order, now));
-                let at_once = ended_now || asked.now(how) || broken;
-                self.vacated(*lease, resource, *fence, how, *until, at_once, now);
+                self.orders.remove(fence);
+                self.vacated(*lease, resource, *fence, how, *until, free, now);
             }
             Happening::Freed { resource, lease, fence } => {
                 let place = self.places.get_mut(resource).expect("what is freed was vacating");
@@ -222,9 +252,9 @@ impl Books {
                 self.seen.freed += 1;
                 self.left.insert(resource.clone());
             }
-            Happening::Breaking { resource, lease, fence, at, by, .. } => {
+            Happening::Breaking { resource, lease, fence, at, .. } => {
                 assert_eq!(self.seated.get(fence), Some(&(*lease, resource.clone())), "a break names its claim");
-                self.orders.insert(*fence, (*at, asked.free_of_break(resource, by)));
+                self.orders.insert(*fence, (*at, asked.next_break()));
             }
             Happening::Left { resource, lease, why } => self.left(*lease, resource, *why, now),
             Happening::Ended { lease, holder, how } => self.ended(*lease, holder, how, now),
@@ -247,25 +277,23 @@ impl Books {
         life
     }
 
-    /// The resource of an event; a new one has the capacity that its first claim expects. One that supersedes takes over
-    /// what was there, which events do not tell.
+    /// The resource of an event; a new one has the capacity that its first claim expects, or that was there before what
+    /// it supersedes was gone.
     fn place(&mut self, asked: &Asked<'_>, event: &Event, lease: LeaseId, name: &Name) -> &mut Place {
         let acquire = asked.acquires.get(&(event.revision, lease));
         let want = acquire.and_then(|acquire| acquire.wants.iter().find(|want| want.resource == *name));
-        let taken_over = acquire.is_some_and(|acquire| acquire.epoch.is_some());
-        let expected = want.and_then(|want| want.capacity);
-        let most = || Units::from_number(limits::CAPACITY_MAX).expect("the largest capacity is one");
-        self.places.entry(name.clone()).or_insert_with(|| match expected {
-            Some(capacity) => Place::new(capacity),
-            None if taken_over => Place { is_guessed: true, ..Place::new(most()) },
-            None => Place::new(Units::ONE),
-        })
+        let had = self.superseded.get(name).copied().filter(|_| acquire.is_some_and(|it| it.epoch.is_some()));
+        let capacity = want.and_then(|want| want.capacity).or(had).unwrap_or(Units::ONE);
+        // Who breaks what is vacating frees it like one who supersedes it; only the latter goes on with the capacity.
+        let is_guessed = had.is_some_and(|had| had != Units::ONE) && asked.breaks(name);
+        self.places.entry(name.clone()).or_insert_with(|| Place { is_guessed, ..Place::new(capacity) })
     }
 
     /// A resource that nothing keeps is free, and has no capacity of its own.
     fn forget(&mut self, name: &Name) {
         if self.places.get(name).is_some_and(|place| !place.is_there()) {
-            self.places.remove(name);
+            let gone = self.places.remove(name).expect("it was just there");
+            self.superseded.insert(name.clone(), gone.capacity);
         }
     }
 
@@ -357,7 +385,7 @@ impl Books {
         fence: Fence,
         how: &End,
         until: Option<Moment>,
-        at_once: bool,
+        free: Option<Free>,
         now: Moment,
     ) {
         let life = self.alive.get_mut(&lease).expect("only a living lease has claims");
@@ -367,17 +395,20 @@ impl Books {
         let seat = place.held.remove(&fence).expect("what is vacated was held");
         assert_eq!(seat.lease, lease, "only the holder vacates");
         let delayed = now.plus(seat.lock_delay);
+        // What is known is the least: a touch earlier in this entry may have moved the deadline, and makes no event.
         let least = match how {
             End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } => None,
-            _ if at_once => None,
+            _ if free == Some(Free::Now) => None,
             End::Expired | End::MaxLifetime => Some(delayed),
             End::Revoked { .. } | End::ParentEnded { .. } => Some(delayed.max(promised)),
         };
-        match least {
-            None => assert_eq!(until, None, "what was given back or taken at once is free: {name}@{fence}, {how:?}"),
-            Some(least) => {
-                let kept = until.unwrap_or(now) >= least;
-                assert!(kept, "S3: {name}@{fence} is kept free until {least}, not until {until:?}");
+        match (least, until) {
+            (None, until) => assert_eq!(until, None, "what was given back or taken at once is free: {name}@{fence}"),
+            // Both was ordered by the same words.
+            (Some(_), None) if free.is_none() => {}
+            (Some(least), until) => {
+                let is_kept = until.unwrap_or(now) >= least;
+                assert!(is_kept, "S3: {name}@{fence} is kept free until {least}, not until {until:?}");
             }
         }
         if let Some(until) = until {

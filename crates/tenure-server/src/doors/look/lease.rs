@@ -1,12 +1,12 @@
 //! Leases and classes as they are shown.
 
 use super::Page;
-use crate::limits::LISTED_MAX;
+use crate::limits::{LISTED_MAX, PAGE_BYTES};
 use tenure_api::v1::show_lease_reply::State;
 use tenure_api::{
     BadRequest, ended, read_class_name, read_holder, read_label, v1, write_class, write_labels, write_lifetime,
 };
-use tenure_core::{Holder, Label, Lease, LeaseId, Ledger, Moment, Name, Refusal, Stake};
+use tenure_core::{Holder, Key, Label, Lease, LeaseId, Ledger, Moment, Name, Refusal, Stake};
 
 /// Which leases a list is to show.
 pub(in crate::doors) struct Wanted {
@@ -70,7 +70,7 @@ pub(in crate::doors) fn show(ledger: &Ledger, id: LeaseId, now: Moment) -> Resul
         v1::ShowLeaseReply { revision: ledger.revision().0, now_ms: now.millis(), ..v1::ShowLeaseReply::default() };
     if let Some(lease) = ledger.lease(id) {
         reply.children = lease.children().take(LISTED_MAX).map(LeaseId::number).collect();
-        reply.keys = lease.keys().take(LISTED_MAX).map(|key| key.bytes().to_vec()).collect();
+        reply.keys = first_keys(lease);
         reply.state = Some(State::Living(item(id, lease, now)));
         return Ok(reply);
     }
@@ -81,6 +81,17 @@ pub(in crate::doors) fn show(ledger: &Ledger, id: LeaseId, now: Moment) -> Resul
         end: Some(ended(&over.how, over.when, over.wall_ms)),
     }));
     Ok(reply)
+}
+
+/// The first keys of a lease, as many as fit on a page.
+fn first_keys(lease: &Lease) -> Vec<Vec<u8>> {
+    let mut bytes = 0;
+    let fits = |key: &&Key| {
+        let is_first = bytes == 0;
+        bytes += key.bytes().len();
+        is_first || bytes <= PAGE_BYTES
+    };
+    lease.keys().take(LISTED_MAX).take_while(fits).map(|key| key.bytes().to_vec()).collect()
 }
 
 fn item(id: LeaseId, lease: &Lease, now: Moment) -> v1::Lease {
