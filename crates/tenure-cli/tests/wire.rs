@@ -185,6 +185,31 @@ async fn a_watch_that_is_too_old_is_told_where_to_resume() {
     assert_eq!((first[0].revision, first[0].n), (failure.oldest + 1, 0), "it goes on without a gap");
 }
 
+/// Keys may be nearly as long as a request, and a message to a client is not much longer.
+#[tokio::test]
+async fn long_keys_fit_into_watches_and_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    let lease = client.grant(grant(1, "ann", 10 * MINUTE_MS)).await.unwrap().lease;
+    for n in b'a'..=b'h' {
+        let put = v1::PutRequest { key: vec![n; 1_000_000], value: Some(vec![n]), lease, keep_lease: false };
+        client.put(put).await.unwrap();
+    }
+    let after = Some(v1::Cursor::default());
+    let mut watch = client.watch(v1::WatchRequest { prefix: String::new(), after }).await.unwrap();
+    let mut written = Vec::new();
+    while written.len() < 8 {
+        let events = soon("the next events", watch.message()).await.unwrap().unwrap().events;
+        written.extend(events.into_iter().filter(|event| event.kind == "put").map(|event| event.key[0]));
+    }
+    assert_eq!(written, b"abcdefgh");
+    let shown = client.show_lease(v1::ShowLeaseRequest { lease, stale: false }).await.unwrap();
+    assert!(!shown.keys.is_empty() && shown.keys.len() < 8, "a page ends before it is too large");
+    let Some(v1::show_lease_reply::State::Living(living)) = shown.state else { panic!("it lives") };
+    assert_eq!(living.keys, 8, "all of them are counted");
+}
+
 #[tokio::test]
 async fn a_read_sees_every_write_that_was_answered_before_it() {
     let directory = tempfile::tempdir().unwrap();

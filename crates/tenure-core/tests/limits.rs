@@ -422,6 +422,21 @@ fn a_revoke_looks_at_so_many() {
     assert_eq!(revoked_in_turns(&mut ledger, by_holder), [0, 1]);
 }
 
+/// What one entry may look at is shared by all that revoke in it: the second is told to come again, from where it was.
+#[test]
+fn all_revokes_of_an_entry_look_at_so_many() {
+    let (mut ledger, max) = (Ledger::default(), limits::SCAN_MAX as u64);
+    all_accepted(&mut ledger, 0, (1..=max).map(|lease| grant(lease, 60_000)));
+    let revoke = || {
+        let which = Which::Holder { holder: holder("nobody"), from: None };
+        Command::Revoke(Revoke { which, force: force(Free::Now) })
+    };
+    let applied = ledger.apply(&entry(0, vec![revoke(), revoke()]));
+    let next = |next: Option<&str>| Ok(Reply::Revoked { count: 0, next: next.map(ToString::to_string) });
+    assert_eq!(applied.outcomes, [next(None), next(Some("1"))]);
+    assert_eq!(order(&mut ledger, 0, revoke()), next(None), "the next entry begins anew");
+}
+
 #[test]
 fn a_renewal_looks_at_so_many_lines() {
     let (mut ledger, max) = (Ledger::default(), limits::CONTENDED_MAX as u64);
