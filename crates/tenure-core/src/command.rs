@@ -68,11 +68,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// Renewals are applied before the sweep of their entry, so that a renewal in time by the log is in time.
-    pub const fn is_renewal(&self) -> bool {
-        matches!(self, Self::Renew(_) | Self::RenewHandle(_))
-    }
-
     /// About how many bytes it takes in memory and in the log: what queues and entries are bounded by.
     pub fn bytes(&self) -> usize {
         let grant = |grant: &Grant| {

@@ -50,6 +50,13 @@ struct EntryRecord {
     commands: Vec<CommandRecord>,
 }
 
+/// The version of an entry alone. Commands by other rules may have another shape, so this is read before them.
+#[derive(Clone, PartialEq, Message)]
+struct RulesRecord {
+    #[prost(uint32, tag = "5")]
+    rules: u32,
+}
+
 /// How a claim shares its resource: exclusive if there is nothing.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(crate) struct ModeRecord {
@@ -241,8 +248,8 @@ impl Entry {
 
     /// Reads an entry back. Whatever the bytes are, it is read whole or refused.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        check_rules(RulesRecord::decode(bytes)?.rules)?;
         let record = EntryRecord::decode(bytes)?;
-        check_rules(record.rules)?;
         Ok(Self {
             leader: Leader { term: record.term, node: record.node },
             now: Moment::from_millis(record.now_ms),

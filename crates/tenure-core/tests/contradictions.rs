@@ -144,6 +144,18 @@ fn rules_that_this_build_does_not_know_are_refused() {
     refused(Head { rules: u64::from(limits::RULES_MIN) - 1, ..HEAD }, &[], "never released");
 }
 
+/// Other rules may have commands of another shape, so the version is looked at before anything else is read.
+#[test]
+fn an_entry_by_other_rules_is_refused_by_its_version() {
+    let refusal = |rules: u8| {
+        // The field `rules`, then a command whose bytes are none.
+        let bytes = [5 << 3, rules, (6 << 3) | 2, 3, 0x12, 0x7f, 0x7f];
+        tenure_core::Entry::decode(&bytes).expect_err("it is by other rules").to_string()
+    };
+    assert!(refusal(1).contains("rules version 1, which was never released"), "{}", refusal(1));
+    assert!(refusal(99).contains("rules version 99"), "{}", refusal(99));
+}
+
 #[test]
 fn claims_that_cannot_sit_beside_each_other_are_refused() {
     let lease = |commands| record(Kind::Lease, commands);

@@ -9,7 +9,7 @@ use super::seating::{Seating, Waiter};
 use crate::command::{Acquire, On, Wait, Want};
 use crate::event::Event;
 use crate::fence::Handle;
-use crate::limits::{CLAIMS_MAX, WAIT_MS_MAX, WAITERS_MAX};
+use crate::limits::{CLAIMS_MAX, WAIT_MS_MAX};
 use crate::mode::{Mode, Units};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Outcome, Place, Refusal, Reply, Seat};
@@ -115,17 +115,14 @@ impl Ledger {
     /// The capacity of a wanted resource: its own, else what is expected of it, else one.
     fn capacity_for(&self, want: &Want) -> Result<Units, Refusal> {
         let real = self.resources.get(&want.resource).map(|resource| resource.capacity);
-        let resource = || want.resource.clone();
         if let (Some(capacity), Some(expected)) = (real, want.capacity)
             && capacity != expected
         {
-            return Err(Refusal::OtherCapacity { resource: resource(), capacity, expected });
+            return Err(Refusal::OtherCapacity { resource: want.resource.clone(), capacity, expected });
         }
         let capacity = real.or(want.capacity).unwrap_or(Units::ONE);
-        match want.mode {
-            Mode::Units(asked) if asked > capacity => Err(Refusal::TooBig { resource: resource(), capacity, asked }),
-            _ => Ok(capacity),
-        }
+        want.mode.is_within(capacity, &want.resource)?;
+        Ok(capacity)
     }
 
     fn may_carry(&self, acquire: &Acquire) -> Result<(), Refusal> {
@@ -176,10 +173,8 @@ impl Ledger {
         if ask.acquire.wait == Wait::Never {
             return Err(self.taken(ask));
         }
-        let lines = ask.acquire.wants.iter().filter_map(|want| self.resources.get(&want.resource));
-        if lines.map(|resource| resource.line.len()).any(|waiters| waiters >= WAITERS_MAX) {
-            return Err(Refusal::Full { what: "waiters in one line", max: WAITERS_MAX });
-        }
+        let mut lines = ask.acquire.wants.iter().filter_map(|want| self.resources.get(&want.resource));
+        lines.try_for_each(Resource::may_be_joined)?;
         let has_stakes = self.leases.get(&ask.id).is_some_and(|lease| !lease.stakes.is_empty());
         if has_stakes || self.overtakes(ask) {
             return self.look_ahead(ask, Move::Wait(ask.order_ms));

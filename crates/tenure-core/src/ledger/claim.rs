@@ -5,7 +5,7 @@ use super::ending::Ending;
 use super::lease::{Holding, Stake};
 use crate::command::{Cancel, Release};
 use crate::event::{End, Event, Leave};
-use crate::fence::Handle;
+use crate::fence::{Fence, Handle};
 use crate::names::{LeaseId, Name};
 use crate::reply::{Outcome, Refusal, Reply};
 use alloc::vec::Vec;
@@ -13,11 +13,12 @@ use alloc::vec::Vec;
 impl Ledger {
     /// The lease behind a handle, or why the handle is stale.
     pub fn behind(&self, handle: &Handle) -> Result<LeaseId, Refusal> {
-        let holders = self.resources.get(&handle.resource).map(|resource| &resource.holders);
-        match holders.and_then(|holders| holders.get(&handle.fence)) {
-            Some(lease) => Ok(*lease),
-            None => Err(self.stale(handle)),
-        }
+        self.holder_of(&handle.resource, handle.fence).ok_or_else(|| self.stale(handle))
+    }
+
+    /// The lease that holds a resource with this fence.
+    pub(super) fn holder_of(&self, name: &Name, fence: Fence) -> Option<LeaseId> {
+        self.resources.get(name)?.holders.get(&fence).copied()
     }
 
     pub(super) fn stale(&self, handle: &Handle) -> Refusal {

@@ -90,8 +90,10 @@ impl Ledger {
             claims.clone().for_each(|claim| self.supersede_one(name, claim, spared, events));
             // What was vacating, and what has come to be so because its parent was superseded before it.
             let fences: BTreeSet<Fence> = claims.filter_map(Claim::fence).collect();
-            for fence in fences.into_iter().filter(|fence| self.vacating.contains_key(fence)).collect::<Vec<_>>() {
-                self.free(fence, events);
+            for fence in fences {
+                if self.vacating.contains_key(&fence) {
+                    self.free(fence, events);
+                }
             }
         }
     }
@@ -101,8 +103,8 @@ impl Ledger {
         let (id, mut happenings) = match claim {
             Claim::Vacating(_) => return,
             // The claim may be gone with a tree that ended a moment ago.
-            Claim::Holding(fence) => match self.resources.get(name).and_then(|it| it.holders.get(&fence)) {
-                Some(id) => (*id, alloc::vec![self.let_go(*id, name, &ending)]),
+            Claim::Holding(fence) => match self.holder_of(name, fence) {
+                Some(id) => (id, alloc::vec![self.let_go(id, name, &ending)]),
                 None => return,
             },
             Claim::Waiting(arrival) if self.waiters.contains_key(&arrival) => {

@@ -10,8 +10,7 @@ use super::wheel::Due;
 use crate::command::{Break, Force, Free, Transfer};
 use crate::event::{End, Event, Happening, Leave};
 use crate::fence::{Fence, Handle};
-use crate::limits::WAITERS_MAX;
-use crate::mode::{Mode, Priority};
+use crate::mode::Priority;
 use crate::names::{LeaseId, Name};
 use crate::reply::{Outcome, Refusal, Reply};
 use crate::time::{Moment, Span};
@@ -65,10 +64,6 @@ impl Ledger {
         }
         vacating.into_iter().for_each(|fence| self.free(fence, events));
         Ok(Reply::Broken { claims, free_in_ms: free_at.millis_since(self.now) })
-    }
-
-    fn holder_of(&self, name: &Name, fence: Fence) -> Option<LeaseId> {
-        self.resources.get(name)?.holders.get(&fence).copied()
     }
 
     /// Breaks a claim. Returns when its resource is free of it.
@@ -162,15 +157,8 @@ impl Ledger {
     /// Whether a seat like that of a claim may be kept for another: there is room in the line, and it fits at all.
     fn may_reserve(&self, from: LeaseId, name: &Name) -> Result<(), Refusal> {
         let resource = &self.resources[name];
-        if resource.line.len() >= WAITERS_MAX {
-            return Err(Refusal::Full { what: "waiters in one line", max: WAITERS_MAX });
-        }
-        match self.claim(from, name).mode {
-            Mode::Units(asked) if asked > resource.capacity => {
-                Err(Refusal::TooBig { resource: name.clone(), capacity: resource.capacity, asked })
-            }
-            _ => Ok(()),
-        }
+        resource.may_be_joined()?;
+        self.claim(from, name).mode.is_within(resource.capacity, name)
     }
 
     /// By its holder's will a claim goes to another lease, in the same mode, with a new fence.

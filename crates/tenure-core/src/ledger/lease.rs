@@ -48,7 +48,6 @@ pub struct Lease {
     pub(super) request: u64,
     pub(super) labels: Labels,
     pub(super) reason: Note,
-    pub(super) granted: Moment,
     pub(super) granted_wall_ms: u64,
 }
 
@@ -320,7 +319,6 @@ impl Ledger {
             parent: grant.parent,
             labels: grant.labels.clone(),
             reason: grant.reason.clone(),
-            granted: self.now,
             granted_wall_ms: self.wall_ms,
             renewed: self.now,
             renewed_wall_ms: self.wall_ms,

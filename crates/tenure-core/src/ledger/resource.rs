@@ -6,7 +6,7 @@ use super::line::Line;
 use crate::command::Define;
 use crate::event::{Event, Happening, Leave};
 use crate::fence::Fence;
-use crate::limits::{DEFINED_MAX, HOLDERS_MAX};
+use crate::limits::{DEFINED_MAX, HOLDERS_MAX, WAITERS_MAX};
 use crate::mode::{Epoch, Mode, Units};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Outcome, Refusal, Reply};
@@ -187,6 +187,14 @@ impl Resource {
         self.tally.units
     }
 
+    /// Whether one more may stand in its line.
+    pub(super) fn may_be_joined(&self) -> Result<(), Refusal> {
+        if self.line.len() >= WAITERS_MAX {
+            return Err(Refusal::Full { what: "waiters in one line", max: WAITERS_MAX });
+        }
+        Ok(())
+    }
+
     /// Whether nothing keeps it in the ledger.
     fn is_gone(&self) -> bool {
         !self.defined && self.tally.claims() == 0 && self.line.is_empty()
@@ -205,6 +213,16 @@ impl Resource {
         assert!(was_there, "every claim with an epoch is in the index");
         if of_holder.is_empty() {
             self.epochs.remove(holder);
+        }
+    }
+}
+
+impl Mode {
+    /// Whether a claim in this mode can ever sit on a resource of this capacity.
+    pub(super) fn is_within(self, capacity: Units, name: &Name) -> Result<(), Refusal> {
+        match self {
+            Self::Units(asked) if asked > capacity => Err(Refusal::TooBig { resource: name.clone(), capacity, asked }),
+            Self::Exclusive | Self::Shared | Self::Units(_) => Ok(()),
         }
     }
 }
@@ -241,11 +259,8 @@ impl Ledger {
     fn turn_away_too_big(&mut self, name: &Name, events: &mut Vec<Event>) {
         let resource = &self.resources[name];
         let asks_too_much = |arrival: &u64| {
-            let wants = &self.waiters[arrival].wants;
-            wants.iter().any(|(wanted, mode)| match mode {
-                Mode::Units(units) => wanted == name && *units > resource.capacity,
-                Mode::Exclusive | Mode::Shared => false,
-            })
+            let mut wants = self.waiters[arrival].wants.iter().filter(|(wanted, _)| wanted == name);
+            wants.any(|(_, mode)| mode.is_within(resource.capacity, name).is_err())
         };
         let too_big: Vec<_> = resource.arrivals().filter(asks_too_much).collect();
         for arrival in too_big {

@@ -1,7 +1,8 @@
 //! Watches: each reads the ledger's history from its own place, woken when there is more. No more than one message is
 //! made before the client has taken the one before.
 
-use crate::limits::{PAGE_BYTES, WATCH_EVENTS_MAX};
+use super::look::Page;
+use crate::limits::WATCH_EVENTS_MAX;
 use crate::node::Node;
 use tenure_api::v1::{Cursor, Failure, WatchReply, WatchRequest};
 use tenure_api::{Code, failure_status};
@@ -56,14 +57,10 @@ fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Status> {
         return Err(ahead(at.0, ledger.revision()));
     }
     let events = ledger.events_after(at).map_err(compacted)?;
-    let mut bytes = 0;
-    // Keys may be long; one event always fits.
-    let fits = |event: &&Event| {
-        let is_first = bytes == 0;
-        bytes += 1 + event.what.key().map_or(0, |key| key.bytes().len());
-        is_first || bytes <= PAGE_BYTES
-    };
-    Ok(events.take(WATCH_EVENTS_MAX).take_while(fits).cloned().collect())
+    let mut page = Page::of(0, WATCH_EVENTS_MAX);
+    // Keys may be long; the rest of an event is not.
+    let weight = |event: &Event| event.what.key().map_or(0, |key| key.bytes().len());
+    Ok(events.take_while(|event| page.takes_bytes(weight(event))).cloned().collect())
 }
 
 fn write(events: &[Event], prefix: &str, at: Place) -> WatchReply {

@@ -102,8 +102,7 @@ impl Ledger {
                 let before = lease.stakes.insert(name.clone(), Stake::Waiting(arrival));
                 check(before.is_none(), "a lease with two claims on one resource")?;
                 let resource = self.resources.entry(name.clone()).or_default();
-                let too_big = matches!(mode, Mode::Units(units) if *units > resource.capacity);
-                check(!too_big, "a waiter that asks for more than there is")?;
+                check(mode.is_within(resource.capacity, name).is_ok(), "a waiter that asks for more than there is")?;
                 resource.line.join((waiter.order_ms, arrival));
                 resource.note_epoch(&lease.holder, waiter.epoch, Claim::Waiting(arrival));
             }

@@ -93,8 +93,6 @@ pub(super) struct LeaseRecord {
     deadline_ms: u64,
     #[prost(fixed64, tag = "5")]
     request: u64,
-    #[prost(uint64, tag = "6")]
-    granted_ms: u64,
     #[prost(uint64, tag = "7")]
     granted_wall_ms: u64,
     #[prost(bool, tag = "8")]
@@ -244,7 +242,6 @@ impl Lease {
             ttl_ms: self.ttl.millis(),
             deadline_ms: self.deadline.millis(),
             request: self.request,
-            granted_ms: self.granted.millis(),
             granted_wall_ms: self.granted_wall_ms,
             by_acquire: self.origin == Origin::Acquire,
             holdings: holdings(self).map(|(name, holding)| holding.record(name)).collect(),
@@ -283,7 +280,6 @@ impl Lease {
             parent: lease_or_none(record.parent)?,
             labels: labels(&record.labels)?,
             reason: note(&record.reason)?,
-            granted: Moment::from_millis(record.granted_ms),
             granted_wall_ms: record.granted_wall_ms,
             renewed: Moment::from_millis(record.renewed_ms),
             renewed_wall_ms: record.renewed_wall_ms,

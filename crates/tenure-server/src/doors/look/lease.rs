@@ -1,12 +1,12 @@
 //! Leases and classes as they are shown.
 
 use super::Page;
-use crate::limits::{LISTED_MAX, PAGE_BYTES};
+use crate::limits::LISTED_MAX;
 use tenure_api::v1::show_lease_reply::State;
 use tenure_api::{
     BadRequest, ended, read_class_name, read_holder, read_label, v1, write_class, write_labels, write_lifetime,
 };
-use tenure_core::{Holder, Key, Label, Lease, LeaseId, Ledger, Moment, Name, Refusal, Stake};
+use tenure_core::{Holder, Label, Lease, LeaseId, Ledger, Moment, Name, Refusal, Stake};
 
 /// Which leases a list is to show.
 pub(in crate::doors) struct Wanted {
@@ -85,13 +85,9 @@ pub(in crate::doors) fn show(ledger: &Ledger, id: LeaseId, now: Moment) -> Resul
 
 /// The first keys of a lease, as many as fit on a page.
 fn first_keys(lease: &Lease) -> Vec<Vec<u8>> {
-    let mut bytes = 0;
-    let fits = |key: &&Key| {
-        let is_first = bytes == 0;
-        bytes += key.bytes().len();
-        is_first || bytes <= PAGE_BYTES
-    };
-    lease.keys().take(LISTED_MAX).take_while(fits).map(|key| key.bytes().to_vec()).collect()
+    let mut page = Page::of(0, LISTED_MAX);
+    let fit = lease.keys().take_while(|key| page.takes_bytes(key.bytes().len()));
+    fit.map(|key| key.bytes().to_vec()).collect()
 }
 
 fn item(id: LeaseId, lease: &Lease, now: Moment) -> v1::Lease {

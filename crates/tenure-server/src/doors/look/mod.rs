@@ -9,7 +9,7 @@ use crate::limits::{LOOKS_MAX, PAGE, PAGE_BYTES, PAGE_MAX};
 use prost::Message;
 
 /// What still fits on a page: so many items, and about so many bytes. The first item always fits.
-struct Page {
+pub(super) struct Page {
     items: usize,
     bytes: usize,
     looks: usize,
@@ -22,7 +22,7 @@ impl Page {
     }
 
     /// A page of as many items as asked, or of `usual` if nothing was asked.
-    fn of(limit: u32, usual: usize) -> Self {
+    pub(super) fn of(limit: u32, usual: usize) -> Self {
         let items = match limit as usize {
             0 => usual,
             limit => limit.min(PAGE_MAX),
@@ -37,7 +37,10 @@ impl Page {
     }
 
     fn takes(&mut self, item: &impl Message) -> bool {
-        let bytes = item.encoded_len();
+        self.takes_bytes(item.encoded_len())
+    }
+
+    pub(super) fn takes_bytes(&mut self, bytes: usize) -> bool {
         let fits = self.empty || (self.items > 0 && bytes <= self.bytes);
         if fits {
             self.items = self.items.saturating_sub(1);
