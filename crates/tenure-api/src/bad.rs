@@ -72,6 +72,14 @@ pub enum BadRequest {
     /// A limit to waiting for who does not wait.
     #[error("`wait_limit_ms` says how long to wait, and `wait` is not set")]
     NoWait,
+    /// Too many starts of names in one watch.
+    #[error("{given} prefixes in one watch, at most {max}")]
+    ManyPrefixes {
+        /// How many there were.
+        given: usize,
+        /// How many there may be.
+        max: usize,
+    },
     /// A lease id.
     #[error("{0} is not a lease id: a whole number from 1 to 2^63 - 1")]
     Lease(u64),
@@ -146,7 +154,7 @@ impl BadRequest {
             Self::Epoch(_) => Code::BadEpoch,
             Self::Kind(_) => Code::BadKind,
             Self::OneOrSeveral | Self::ManyResources(_) | Self::Twice(_) => Code::BadWants,
-            Self::TooMany(_) => Code::TooMany,
+            Self::TooMany(_) | Self::ManyPrefixes { .. } => Code::TooMany,
         }
     }
 

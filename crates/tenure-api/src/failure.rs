@@ -80,6 +80,22 @@ codes! {
     BadWants = "bad_wants", InvalidArgument, 400;
     /// More than one request may carry.
     TooMany = "too_many", InvalidArgument, 400;
+    /// The body is not the JSON that was expected.
+    BadJson = "bad_json", InvalidArgument, 400;
+    /// The part of the address after `?` is not what was expected.
+    BadQuery = "bad_query", InvalidArgument, 400;
+    /// The body does not say that it is JSON.
+    BadContentType = "bad_content_type", InvalidArgument, 415;
+    /// The body is too large.
+    TooLarge = "too_large", ResourceExhausted, 413;
+    /// The request was meant for another host.
+    BadHost = "bad_host", PermissionDenied, 421;
+    /// The request was made by a page of another host.
+    BadOrigin = "bad_origin", PermissionDenied, 403;
+    /// There is nothing at this address.
+    NoSuchPath = "no_such_path", Unimplemented, 404;
+    /// What is at this address does not answer to this method.
+    NoSuchMethod = "no_such_method", Unimplemented, 405;
     /// Another lease has this id.
     Exists = "exists", AlreadyExists, 409;
     /// There is no such lease.
@@ -263,7 +279,8 @@ fn of_class(refusal: &Refusal, failure: v1::Failure) -> v1::Failure {
 
 fn of_claim(refusal: &Refusal, failure: v1::Failure) -> v1::Failure {
     match refusal {
-        Refusal::Taken { resource, holder, state, fence, remaining_ms, waiting } => v1::Failure {
+        Refusal::Taken { resource, holder, state, fence, since_wall_ms, remaining_ms, waiting } => v1::Failure {
+            since_wall_ms: since_wall_ms.unwrap_or_default(),
             resource: resource.to_string(),
             holder: holder.to_string(),
             state: write_occupied(*state).into(),
@@ -391,7 +408,10 @@ mod tests {
 
     fn taken(state: Occupied, fence: Option<Fence>) -> (Refusal, Code) {
         let (resource, holder) = (name("db"), ann());
-        (Refusal::Taken { resource, holder, state, fence, remaining_ms: 11, waiting: 2 }, Code::Taken)
+        (
+            Refusal::Taken { resource, holder, state, fence, since_wall_ms: Some(5), remaining_ms: 11, waiting: 2 },
+            Code::Taken,
+        )
     }
 
     fn refusals_of_claims() -> Vec<(Refusal, Code)> {

@@ -6,6 +6,8 @@
 mod bad;
 mod codec;
 mod failure;
+#[cfg(feature = "json")]
+pub mod json;
 mod read;
 mod write;
 

@@ -193,6 +193,8 @@ pub enum Refusal {
         state: Occupied,
         /// The fence of the claim that is in the way; none if it stands in line.
         fence: Option<Fence>,
+        /// Since when it is held, by the wall clock of the leader of that time; none if it is not held.
+        since_wall_ms: Option<u64>,
         /// How long the claim in the way lasts without a renewal.
         remaining_ms: u64,
         /// How many wait.

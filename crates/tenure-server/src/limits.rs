@@ -90,6 +90,18 @@ pub(crate) const HISTORY_PAGE: usize = 100;
 /// Events in one message to a watcher.
 pub(crate) const WATCH_EVENTS_MAX: usize = 100;
 
+/// Starts of names that one watch may ask for: each event is held against all of them.
+pub(crate) const WATCH_PREFIXES_MAX: usize = 100;
+
+/// How often a watcher over HTTP hears that the stream lives, so that proxies do not close it.
+pub(crate) const WATCH_PULSE: Duration = Duration::from_secs(15);
+
+/// How often a claim that waits over HTTP is renewed at most, whatever its TTL.
+pub(crate) const POLL_RENEWAL_MIN: Duration = Duration::from_millis(30);
+
+/// How long a stranger may take to say which protocol it speaks.
+pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Log bytes after which a snapshot is taken and the log before it is dropped.
 pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 

@@ -1,7 +1,9 @@
-//! Accepting connections: no more than there are files for, and without spinning when there are none.
+//! Accepting connections: no more than there are files for, without spinning when there are none, and not for whoever
+//! says nothing.
 
-use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED};
+use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED, FIRST_WORD_PATIENCE};
 use futures::Stream;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,12 +11,23 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
 use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// As many bytes tell which protocol is spoken: HTTP/2 begins with a line of this length, HTTP/1 has told before it.
+const FIRST_WORD_BYTES: usize = 24;
 
 /// A connection that counts until it is closed.
 pub(crate) struct Connection {
     stream: TcpStream,
+    silence: Option<Silence>,
     _room: OwnedSemaphorePermit,
+}
+
+/// What a connection still has to say, and until when. Later silences are the protocol's own business.
+struct Silence {
+    missing: usize,
+    until: Pin<Box<Sleep>>,
 }
 
 /// Connections as they come. Beyond the limit they wait in the kernel.
@@ -23,7 +36,9 @@ pub(crate) fn accept(listener: TcpListener) -> impl Stream<Item = io::Result<Con
     futures::stream::unfold((listener, room), |(listener, room)| async {
         let one = room.clone().acquire_owned().await.ok()?;
         let stream = accept_one(&listener).await;
-        Some((Ok(Connection { stream, _room: one }), (listener, room)))
+        let until = Box::pin(tokio::time::sleep(FIRST_WORD_PATIENCE));
+        let silence = Some(Silence { missing: FIRST_WORD_BYTES, until });
+        Some((Ok(Connection { stream, silence, _room: one }), (listener, room)))
     })
 }
 
@@ -61,7 +76,17 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let before = into.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if let Some(silence) = &mut self.silence {
+            silence.missing = silence.missing.saturating_sub(into.filled().len() - before);
+            if silence.missing == 0 {
+                self.silence = None;
+            } else if read.is_pending() && silence.until.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        read
     }
 }
 

@@ -1,6 +1,6 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
-use crate::doors::NativeDoor;
+use crate::doors::{NativeDoor, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
@@ -8,6 +8,7 @@ use std::future::Future;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
 use tokio::net::TcpListener;
+use tonic::service::Routes;
 use tonic::transport::Server;
 
 /// Why serving ended.
@@ -24,10 +25,18 @@ pub enum Served {
 #[error("the server cannot listen: {0}")]
 pub struct ServeError(String);
 
+/// What can be said about serving.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Names that the HTTP door is reached by, beside those of this machine.
+    pub hosts: Vec<String>,
+}
+
 /// Serves a node on a listener until `stop` resolves or the node fails.
 pub async fn serve(
     node: Node,
     listener: TcpListener,
+    settings: &Settings,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Served, ServeError> {
     let error = |error: &dyn std::fmt::Display| ServeError(error.to_string());
@@ -48,14 +57,18 @@ pub async fn serve(
         health_reporter.set_not_serving::<TenureServer<NativeDoor>>().await;
         ended.send_replace(Some(why));
     };
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let routes = Routes::from(http::router(node.clone(), &settings.hosts, is_local))
+        .add_service(reflection)
+        .add_service(health)
+        .add_service(native);
     let listening = Server::builder()
+        .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))
         .http2_max_header_list_size(HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(reflection)
-        .add_service(health)
-        .add_service(native)
+        .add_routes(routes)
         .serve_with_incoming_shutdown(accept(listener), until);
     // Streams may stay open for days; a client that does not hang up gets a moment for what is under way.
     let patience = async {

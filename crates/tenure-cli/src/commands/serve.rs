@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_server::disk::Directory;
-use tenure_server::{Clock, Environment, Lock, Node, Served, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::{Clock, Environment, Lock, Node, Served, Settings, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
 
 pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
     let node = open(&directory, clock.clone()).await?;
     banner(&node, &directory, &listener, clock.monotonic());
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
-    let served = tenure_server::serve(node, listener, stop).await;
+    let served = tenure_server::serve(node, listener, &Settings::default(), stop).await;
     match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
         Served::Stopped => {
             print::say("stopped; everything acknowledged is on disk");

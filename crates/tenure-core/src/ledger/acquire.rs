@@ -8,11 +8,12 @@ use super::resource::{Outgoing, Resource};
 use super::seating::{Seating, Waiter};
 use crate::command::{Acquire, On, Wait, Want};
 use crate::event::Event;
-use crate::fence::Handle;
+use crate::fence::{Fence, Handle};
 use crate::limits::{CLAIMS_MAX, WAIT_MS_MAX};
 use crate::mode::{Mode, Units};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Outcome, Place, Refusal, Reply, Seat};
+use crate::time::Moment;
 use alloc::vec::Vec;
 
 /// An acquire that passed its first checks: what it would meet if it went ahead.
@@ -198,26 +199,48 @@ impl Ledger {
             (!fits || !self.is_first(ask, resource)).then(|| (want.resource.clone(), resource.waiting(), fits))
         };
         let (name, waiting, fits) = each.filter_map(obstacle).next().expect("something is in the way");
-        let (holder, state, fence, until) = self.in_the_way(ask, &self.resources[&name], fits);
+        let InTheWay { holder, state, fence, since_wall_ms, until } = self.in_the_way(ask, &name, fits);
         let remaining_ms = until.millis_since(self.now);
-        Refusal::Taken { resource: name, holder, state, fence, remaining_ms, waiting }
+        Refusal::Taken { resource: name, holder, state, fence, since_wall_ms, remaining_ms, waiting }
     }
 
-    fn in_the_way(&self, ask: &Ask<'_>, resource: &Resource, fits: bool) -> InTheWay {
+    fn in_the_way(&self, ask: &Ask<'_>, name: &Name, fits: bool) -> InTheWay {
+        let resource = &self.resources[name];
         let holder = resource.holders.iter().find(|(fence, _)| !ask.superseded.has_fence(**fence));
         let vacating = resource.vacating.iter().find(|fence| !ask.superseded.has_fence(**fence));
         if let (Some((fence, id)), false) = (holder, fits) {
             let lease = &self.leases[id];
-            return (lease.holder.clone(), Occupied::Held, Some(*fence), lease.deadline);
+            let Some(Stake::Holding(holding)) = lease.stakes.get(name) else {
+                unreachable!("a holder's lease has a stake that holds")
+            };
+            return InTheWay {
+                holder: lease.holder.clone(),
+                state: Occupied::Held,
+                fence: Some(*fence),
+                since_wall_ms: Some(holding.since_wall_ms),
+                until: lease.deadline,
+            };
         }
         if let (Some(fence), false) = (vacating, fits) {
             let stake = &self.vacating[fence];
-            return (stake.holder.clone(), Occupied::Vacating, Some(*fence), stake.until);
+            return InTheWay {
+                holder: stake.holder.clone(),
+                state: Occupied::Vacating,
+                fence: Some(*fence),
+                since_wall_ms: None,
+                until: stake.until,
+            };
         }
         let first = resource.line.iter().find(|(_, arrival)| !ask.superseded.has_waiter(*arrival));
         let (_, arrival) = first.expect("what fits is kept by the line");
         let lease = &self.leases[&self.waiters[&arrival].lease];
-        (lease.holder.clone(), Occupied::InLine, None, lease.deadline)
+        InTheWay {
+            holder: lease.holder.clone(),
+            state: Occupied::InLine,
+            fence: None,
+            since_wall_ms: None,
+            until: lease.deadline,
+        }
     }
 
     /// Nothing refuses any more: supersedes, begins the lease if it is new, and seats or queues it.
@@ -261,8 +284,14 @@ impl Ledger {
     }
 }
 
-/// Who is in the way: whose, how, with which fence, and until when.
-type InTheWay = (Holder, Occupied, Option<crate::fence::Fence>, crate::time::Moment);
+/// Who is in the way: whose, how, with which fence, since and until when.
+struct InTheWay {
+    holder: Holder,
+    state: Occupied,
+    fence: Option<Fence>,
+    since_wall_ms: Option<u64>,
+    until: Moment,
+}
 
 fn names(wants: &[Want]) -> Vec<Name> {
     wants.iter().map(|want| want.resource.clone()).collect()

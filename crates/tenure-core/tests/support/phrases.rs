@@ -153,7 +153,7 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
 }
 
 fn taken(refusal: &Refusal) -> String {
-    let Refusal::Taken { resource, holder, state, fence, remaining_ms, waiting } = refusal else {
+    let Refusal::Taken { resource, holder, state, fence, remaining_ms, waiting, .. } = refusal else {
         panic!("{refusal:?} is not about a taken resource")
     };
     let fence = fence.map_or(String::new(), |fence: Fence| format!(" fence {fence}"));

@@ -1,52 +1,30 @@
 //! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
-use super::look::{key, lease, past, resource};
-use super::{stream, unready, watch};
+use super::desk::Desk;
+use super::{stream, watch};
 use crate::node::Node;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
-use tenure_api::{
-    BadRequest, failure, failure_status, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome,
-};
-use tenure_core::{Ledger, Moment, Refusal};
+use tenure_api::{failure_status, v1};
 use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) struct NativeDoor {
-    node: Node,
+    desk: Desk,
 }
 
 impl NativeDoor {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node }
-    }
-
-    /// Orders what one unary request asks for.
-    async fn order(&self, ask: Ask) -> Result<Tell, Status> {
-        let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(|bad| bad_request(&bad))?;
-        let outcome = self.node.order(command).await.map_err(|not_yet| failure_status(&unready(&not_yet)))?;
-        match write_outcome(&outcome) {
-            Tell::Failure(failure) => Err(failure_status(&failure)),
-            tell => Ok(tell),
-        }
-    }
-
-    async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Status> {
-        let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
-        if stale {
-            return Ok(self.node.read_stale(look));
-        }
-        let read = self.node.read(look).await;
-        read.map_err(|not_yet| failure_status(&unready(&not_yet)))
+        Self { desk: Desk::new(node) }
     }
 }
 
-fn bad_request(bad: &BadRequest) -> Status {
-    failure_status(&bad.failure())
-}
-
-fn refused(refusal: &Refusal) -> Status {
-    failure_status(&failure(refusal))
+/// The answer to a unary call.
+fn tell<T>(answer: Result<T, Failure>) -> Result<Response<T>, Status> {
+    answer.map(Response::new).map_err(|failure| failure_status(&failure))
 }
 
 /// Turns a unary request into an order and its answer into the reply of that call.
@@ -55,9 +33,10 @@ macro_rules! ordered {
         ordered!($self, $request, $kind, $kind)
     };
     ($self:ident, $request:ident, $kind:ident, $answer:ident) => {
-        match $self.order(Ask::$kind($request.into_inner())).await? {
-            Tell::$answer(reply) => Ok(Response::new(reply)),
-            other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
+        match $self.desk.order(Ask::$kind($request.into_inner())).await {
+            Ok(Tell::$answer(reply)) => tell(Ok(reply)),
+            Err(failure) => tell(Err(failure)),
+            Ok(other) => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
         }
     };
 }
@@ -65,10 +44,10 @@ macro_rules! ordered {
 #[tonic::async_trait]
 impl Tenure for NativeDoor {
     type StreamStream = stream::Answers;
-    type WatchStream = watch::Replies;
+    type WatchStream = BoxStream<'static, Result<v1::WatchReply, Status>>;
 
     async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
-        Ok(Response::new(stream::open(self.node.clone(), request.into_inner())))
+        Ok(Response::new(stream::open(self.desk.node().clone(), request.into_inner())))
     }
 
     async fn grant(&self, request: Request<v1::GrantRequest>) -> Result<Response<v1::GrantReply>, Status> {
@@ -137,80 +116,57 @@ impl Tenure for NativeDoor {
     }
 
     async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {
-        let name = read_name(&request.get_ref().resource).map_err(|bad| bad_request(&bad))?;
-        let stale = request.get_ref().stale;
-        self.read(stale, |ledger, now| resource::show(ledger, &name, now)).await.map(Response::new)
+        tell(self.desk.show(request.get_ref()).await)
     }
 
     async fn show_lease(&self, request: Request<v1::ShowLeaseRequest>) -> Result<Response<v1::ShowLeaseReply>, Status> {
-        let id = read_lease(request.get_ref().lease).map_err(|bad| bad_request(&bad))?;
-        let shown = self.read(request.get_ref().stale, |ledger, now| lease::show(ledger, id, now)).await?;
-        shown.map(Response::new).map_err(|refusal| refused(&refusal))
+        tell(self.desk.show_lease(request.into_inner()).await)
     }
 
     async fn list_classes(
         &self,
         request: Request<v1::ListClassesRequest>,
     ) -> Result<Response<v1::ListClassesReply>, Status> {
-        self.read(request.get_ref().stale, |ledger, _| lease::classes(ledger)).await.map(Response::new)
+        tell(self.desk.list_classes(request.into_inner()).await)
     }
 
     async fn get_key(&self, request: Request<v1::GetKeyRequest>) -> Result<Response<v1::GetKeyReply>, Status> {
-        let key = read_key(&request.get_ref().key).map_err(|bad| bad_request(&bad))?;
-        self.read(request.get_ref().stale, |ledger, _| key::get(ledger, &key)).await.map(Response::new)
+        tell(self.desk.get_key(request.get_ref()).await)
     }
 
     async fn list_keys(&self, request: Request<v1::ListKeysRequest>) -> Result<Response<v1::ListKeysReply>, Status> {
-        let request = request.into_inner();
-        self.read(request.stale, |ledger, _| key::list(ledger, &request)).await.map(Response::new)
+        tell(self.desk.list_keys(request.get_ref()).await)
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryReply>, Status> {
-        let request = request.into_inner();
-        let wanted = past::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
-        self.read(request.stale, |ledger, now| past::history(ledger, &request, &wanted, now)).await.map(Response::new)
+        tell(self.desk.history(request.get_ref()).await)
     }
 
     async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<v1::VerifyReply>, Status> {
-        let handle = read_handle(&request.get_ref().handle).map_err(|bad| bad_request(&bad))?;
-        let verified = self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?;
-        verified.map(Response::new).map_err(|refusal| refused(&refusal))
+        tell(self.desk.verify(request.get_ref()).await)
     }
 
     async fn list_resources(
         &self,
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
-        let request = request.into_inner();
-        self.read(request.stale, |ledger, now| resource::list(ledger, &request, now)).await.map(Response::new)
+        tell(self.desk.list_resources(request.get_ref()).await)
     }
 
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        let request = request.into_inner();
-        let wanted = lease::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
-        self.read(request.stale, |ledger, now| lease::list(ledger, &request, &wanted, now)).await.map(Response::new)
+        tell(self.desk.list_leases(request.get_ref()).await)
     }
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<watch::Replies>, Status> {
-        Ok(Response::new(watch::open(self.node.clone(), request.into_inner())))
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let told = watch::open(self.desk.node().clone(), request.into_inner())
+            .map_err(|bad| failure_status(&bad.failure()))?;
+        Ok(Response::new(told.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
 
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let status = self.node.status();
-        Ok(Response::new(v1::StatusReply {
-            version: env!("CARGO_PKG_VERSION").into(),
-            cluster: status.identity.cluster,
-            node: status.identity.node,
-            leads: status.leads_in.is_some(),
-            term: status.leads_in.unwrap_or_default(),
-            applied_index: status.applied,
-            revision: status.revision.0,
-            leases: status.leases as u64,
-            now_ms: status.now.millis(),
-            dropped_ms: status.dropped_ms,
-        }))
+        tell(Ok(self.desk.status()))
     }
 }

@@ -1,7 +1,10 @@
 //! The doors: they translate requests into commands and outcomes into answers. A door never decides.
 
+mod desk;
 mod grpc;
+pub(crate) mod http;
 mod look;
+mod seat;
 mod stream;
 mod watch;
 

@@ -1,6 +1,6 @@
 //! The multiplexed stream: many requests in flight, each answered by its id. A waiting acquire is answered twice.
 
-use super::unready;
+use super::{seat, unready};
 use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::node::Node;
@@ -11,7 +11,7 @@ use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
 use tenure_api::{read_request, write_outcome};
-use tenure_core::{Command, LeaseId, Ledger, Name, Reply};
+use tenure_core::{Command, LeaseId, Name, Reply};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -112,32 +112,11 @@ fn overloaded() -> Body {
     Body::Failure(unready(&Unready::Overloaded { retry_after: RETRY_AFTER }))
 }
 
-/// The first of the resources that the lease still waits for.
-fn waited_for(ledger: &Ledger, lease: LeaseId, resources: &[Name]) -> Option<Name> {
-    let waits = |name: &&Name| {
-        let standing = ledger.standing(lease, std::slice::from_ref(*name));
-        matches!(standing, Ok(Reply::Waiting(_)))
-    };
-    resources.iter().find(waits).cloned()
-}
-
 /// Waits until a claim in line is seated or over, and tells how it stands then.
 async fn tell_later(node: Node, id: u64, (lease, resources, room): Wait) -> Step {
-    let mut room = Some(room);
-    loop {
-        let Some(place) = room.take().or_else(|| node.room_to_wait()) else {
-            return Step { id, body: overloaded(), later: None };
-        };
-        // The place is taken before the look, so that no change is missed between the two.
-        let name = node.read_stale(|ledger| waited_for(ledger, lease, &resources));
-        let seating = node.seating(lease, name.clone().unwrap_or_else(|| resources[0].clone()), place);
-        let (standing, still) =
-            node.read_stale(|ledger| (ledger.standing(lease, &resources), waited_for(ledger, lease, &resources)));
-        if !matches!(standing, Ok(Reply::Waiting(_))) {
-            return Step { id, body: write_outcome(&standing), later: None };
-        }
-        if name == still && !seating.changed().await {
-            return Step { id, body: Body::Failure(unready(&Unready::Unknown)), later: None };
-        }
-    }
+    let body = match seat::settled(&node, lease, &resources, room).await {
+        Ok(standing) => write_outcome(&standing),
+        Err(not_yet) => Body::Failure(unready(&not_yet)),
+    };
+    Step { id, body, later: None }
 }

@@ -2,28 +2,31 @@
 //! made before the client has taken the one before.
 
 use super::look::Page;
-use crate::limits::WATCH_EVENTS_MAX;
+use crate::limits::{WATCH_EVENTS_MAX, WATCH_PREFIXES_MAX};
 use crate::node::Node;
 use tenure_api::v1::{Cursor, Failure, WatchReply, WatchRequest};
-use tenure_api::{Code, failure_status};
+use tenure_api::{BadRequest, Code};
 use tenure_core::{Event, Ledger, Revision};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 
-pub(super) type Replies = ReceiverStream<Result<WatchReply, Status>>;
+pub(super) type Replies = ReceiverStream<Result<WatchReply, Failure>>;
 
 /// A place in the stream of events: a revision, and an event within it.
 type Place = (Revision, u32);
 
 /// Starts a watch.
-pub(super) fn open(node: Node, request: WatchRequest) -> Replies {
+pub(super) fn open(node: Node, request: WatchRequest) -> Result<Replies, BadRequest> {
+    if request.prefixes.len() > WATCH_PREFIXES_MAX {
+        return Err(BadRequest::ManyPrefixes { given: request.prefixes.len(), max: WATCH_PREFIXES_MAX });
+    }
     let (replies, receiver) = mpsc::channel(1);
     tokio::spawn(watch(node, request, replies));
-    ReceiverStream::new(receiver)
+    Ok(ReceiverStream::new(receiver))
 }
 
-async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Status>>) {
+async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Failure>>) {
+    let wanted = Wanted::new(request.prefix, request.prefixes);
     let mut revisions = node.revisions();
     let mut at = match request.after {
         Some(cursor) => (Revision(cursor.revision), cursor.n),
@@ -35,7 +38,7 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
         let Ok(room) = replies.reserve().await else { return };
         revisions.borrow_and_update();
         match node.read_stale(|ledger| page(ledger, at)) {
-            Err(status) => return room.send(Err(status)),
+            Err(failure) => return room.send(Err(failure)),
             Ok(events) if told && events.is_empty() => {
                 drop(room);
                 tokio::select! {
@@ -46,13 +49,36 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
             Ok(events) => {
                 at = events.last().map_or(at, |event| (event.revision, event.n));
                 told = true;
-                room.send(Ok(write(&events, &request.prefix, at)));
+                room.send(Ok(write(&events, &wanted, at)));
             }
         }
     }
 }
 
-fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Status> {
+/// Which events a watch is told: all, or those of resources whose name starts so.
+enum Wanted {
+    Everything,
+    Under(Vec<String>),
+}
+
+impl Wanted {
+    fn new(one: String, mut several: Vec<String>) -> Self {
+        if !one.is_empty() {
+            several.push(one);
+        }
+        if several.iter().any(String::is_empty) || several.is_empty() { Self::Everything } else { Self::Under(several) }
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        match (self, event.what.resource()) {
+            (Self::Everything, _) => true,
+            (Self::Under(prefixes), Some(name)) => prefixes.iter().any(|prefix| name.as_str().starts_with(prefix)),
+            (Self::Under(_), None) => false,
+        }
+    }
+}
+
+fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Failure> {
     if at.0 > ledger.revision() {
         return Err(ahead(at.0, ledger.revision()));
     }
@@ -63,27 +89,24 @@ fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Status> {
     Ok(events.take_while(|event| page.takes_bytes(weight(event))).cloned().collect())
 }
 
-fn write(events: &[Event], prefix: &str, at: Place) -> WatchReply {
-    let of_interest = events.iter().filter(|event| match event.what.resource() {
-        Some(resource) => resource.as_str().starts_with(prefix),
-        None => prefix.is_empty(),
-    });
+fn write(events: &[Event], wanted: &Wanted, at: Place) -> WatchReply {
+    let of_interest = events.iter().filter(|event| wanted.wants(event));
     WatchReply {
         events: of_interest.map(tenure_api::event).collect(),
         cursor: Some(Cursor { revision: at.0.0, n: at.1 }),
     }
 }
 
-fn compacted(oldest: Revision) -> Status {
+fn compacted(oldest: Revision) -> Failure {
     let message = format!("events up to revision {} are no longer kept; list, then watch from there", oldest.0);
     let code = Code::Compacted.text().into();
-    failure_status(&Failure { code, message, oldest: oldest.0, ..Failure::default() })
+    Failure { code, message, oldest: oldest.0, ..Failure::default() }
 }
 
-fn ahead(asked: Revision, now: Revision) -> Status {
+fn ahead(asked: Revision, now: Revision) -> Failure {
     let message = format!(
         "revision {} has not happened here, the ledger is at {}: it was made anew or restored; list, then watch from there",
         asked.0, now.0
     );
-    failure_status(&Failure { code: Code::Ahead.text().into(), message, ..Failure::default() })
+    Failure { code: Code::Ahead.text().into(), message, ..Failure::default() }
 }

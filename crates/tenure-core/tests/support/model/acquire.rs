@@ -227,6 +227,7 @@ impl Model {
         let held = self.held_without(want, asker);
         let vacating = self.vacating_without(want, asker);
         let line = self.line_without(want, asker);
+        let since_wall_ms = held.first().filter(|_| !self.has_room(want, asker)).map(|first| first.since.wall_ms);
         let (holder, state, fence, remaining_ms) = if self.has_room(want, asker) {
             let first = line.first().expect("somebody is in the way");
             (self.holder(first.lease), Occupied::InLine, None, self.remaining_ms(first.lease))
@@ -237,7 +238,8 @@ impl Model {
             (first.holder.clone(), Occupied::Vacating, Some(*fence), self.ms_until(first.until))
         };
         let waiting = self.line(&want.resource).len() as u64;
-        Refusal::Taken { resource: want.resource.clone(), holder, state, fence, remaining_ms, waiting }
+        let resource = want.resource.clone();
+        Refusal::Taken { resource, holder, state, fence, since_wall_ms, remaining_ms, waiting }
     }
 
     /// Ends what the same holder claimed in lower epochs, one claim after the other. Each is looked for anew, since the

@@ -1,0 +1,115 @@
+//! Where both native doors have their questions answered, each by a reply or a failure. What the doors add is only how
+//! these look on their wire.
+
+use super::look::{key, lease, past, resource};
+use super::unready;
+use crate::node::Node;
+use tenure_api::v1::Failure;
+use tenure_api::v1::request::Body as Ask;
+use tenure_api::v1::response::Body as Tell;
+use tenure_api::{BadRequest, failure, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome};
+use tenure_core::{Ledger, Moment, Refusal};
+
+#[derive(Clone)]
+pub(super) struct Desk {
+    node: Node,
+}
+
+impl Desk {
+    pub(super) fn new(node: Node) -> Self {
+        Self { node }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Orders what one request asks for.
+    pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
+        let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
+        let outcome = self.node.order(command).await.map_err(|not_yet| unready(&not_yet))?;
+        match write_outcome(&outcome) {
+            Tell::Failure(failure) => Err(failure),
+            tell => Ok(tell),
+        }
+    }
+
+    async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
+        let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
+        if stale {
+            return Ok(self.node.read_stale(look));
+        }
+        self.node.read(look).await.map_err(|not_yet| unready(&not_yet))
+    }
+
+    pub(super) async fn verify(&self, request: &v1::VerifyRequest) -> Result<v1::VerifyReply, Failure> {
+        let handle = read_handle(&request.handle).map_err(bad)?;
+        self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?.map_err(refused)
+    }
+
+    pub(super) async fn show(&self, request: &v1::ShowRequest) -> Result<v1::ShowReply, Failure> {
+        let name = read_name(&request.resource).map_err(bad)?;
+        self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await
+    }
+
+    pub(super) async fn show_lease(&self, request: v1::ShowLeaseRequest) -> Result<v1::ShowLeaseReply, Failure> {
+        let id = read_lease(request.lease).map_err(bad)?;
+        self.read(request.stale, |ledger, now| lease::show(ledger, id, now)).await?.map_err(refused)
+    }
+
+    pub(super) async fn list_resources(
+        &self,
+        request: &v1::ListResourcesRequest,
+    ) -> Result<v1::ListResourcesReply, Failure> {
+        self.read(request.stale, |ledger, now| resource::list(ledger, request, now)).await
+    }
+
+    pub(super) async fn list_leases(&self, request: &v1::ListLeasesRequest) -> Result<v1::ListLeasesReply, Failure> {
+        let wanted = lease::Wanted::read(request).map_err(bad)?;
+        self.read(request.stale, |ledger, now| lease::list(ledger, request, &wanted, now)).await
+    }
+
+    pub(super) async fn list_classes(&self, request: v1::ListClassesRequest) -> Result<v1::ListClassesReply, Failure> {
+        self.read(request.stale, |ledger, _| lease::classes(ledger)).await
+    }
+
+    pub(super) async fn get_key(&self, request: &v1::GetKeyRequest) -> Result<v1::GetKeyReply, Failure> {
+        let key = read_key(&request.key).map_err(bad)?;
+        self.read(request.stale, |ledger, _| key::get(ledger, &key)).await
+    }
+
+    pub(super) async fn list_keys(&self, request: &v1::ListKeysRequest) -> Result<v1::ListKeysReply, Failure> {
+        self.read(request.stale, |ledger, _| key::list(ledger, request)).await
+    }
+
+    pub(super) async fn history(&self, request: &v1::HistoryRequest) -> Result<v1::HistoryReply, Failure> {
+        let wanted = past::Wanted::read(request).map_err(bad)?;
+        self.read(request.stale, |ledger, now| past::history(ledger, request, &wanted, now)).await
+    }
+
+    pub(super) fn status(&self) -> v1::StatusReply {
+        let status = self.node.status();
+        v1::StatusReply {
+            version: env!("CARGO_PKG_VERSION").into(),
+            cluster: status.identity.cluster,
+            node: status.identity.node,
+            leads: status.leads_in.is_some(),
+            term: status.leads_in.unwrap_or_default(),
+            applied_index: status.applied,
+            revision: status.revision.0,
+            leases: status.leases as u64,
+            now_ms: status.now.millis(),
+            dropped_ms: status.dropped_ms,
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn bad(bad: BadRequest) -> Failure {
+    bad.failure()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn refused(refusal: Refusal) -> Failure {
+    failure(&refusal)
+}

@@ -1,0 +1,133 @@
+//! The native HTTP/JSON door: `/v1/` for people with curl and for programs without gRPC, its description at
+//! `/openapi.json`, and the probes. Each request becomes the message that gRPC would have carried, so that both doors
+//! refuse and answer alike.
+
+#![allow(unused_qualifications, reason = "what describes a call names its own types in full")]
+
+/// Turns a message into an order and its answer into the JSON of that call.
+macro_rules! ordered {
+    ($door:ident, $kind:ident($message:expr)) => {
+        ordered!($door, $kind($message) => $kind)
+    };
+    ($door:ident, $kind:ident($message:expr) => $answer:ident) => {
+        match $door.desk.order(tenure_api::v1::request::Body::$kind($message)).await? {
+            tenure_api::v1::response::Body::$answer(reply) => Ok(axum::Json(reply)),
+            other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
+        }
+    };
+}
+
+mod body;
+mod claims;
+mod events;
+mod guard;
+mod keys;
+mod leases;
+mod poll;
+mod problem;
+mod resources;
+
+use super::desk::Desk;
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::node::Node;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router, middleware};
+use guard::Guard;
+use problem::{NotRead, Problem};
+use tenure_api::v1;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// What every call needs.
+#[derive(Clone)]
+struct Door {
+    desk: Desk,
+}
+
+/// The description of this door, but for its calls.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tenure",
+        description = "Ownership that is bound to time and ends by itself. Times are milliseconds. Lease ids are \
+            hexadecimal text. A field that says nothing is left out of an answer, an unknown field is refused in a \
+            request. Every no is `application/problem+json` with a stable `code`.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(Problem))
+)]
+struct Described;
+
+/// All calls, with their descriptions.
+fn described() -> OpenApiRouter<Door> {
+    OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(claims::acquire))
+        .routes(routes!(claims::renew))
+        .routes(routes!(claims::release))
+        .routes(routes!(claims::cancel))
+        .routes(routes!(claims::break_claims))
+        .routes(routes!(claims::transfer))
+        .routes(routes!(claims::verify))
+        .routes(routes!(resources::list))
+        .routes(routes!(resources::show, resources::define, resources::forget))
+        .routes(routes!(leases::list, leases::grant))
+        .routes(routes!(leases::renew))
+        .routes(routes!(leases::show, leases::release))
+        .routes(routes!(leases::revoke))
+        .routes(routes!(leases::classes))
+        .routes(routes!(leases::set_class))
+        .routes(routes!(keys::list, keys::delete_under))
+        .routes(routes!(keys::get, keys::put, keys::delete))
+        .routes(routes!(events::history))
+        .routes(routes!(events::watch))
+        .routes(routes!(status))
+}
+
+/// All paths of this door.
+pub(crate) fn router(node: Node, hosts: &[String], is_local: bool) -> Router {
+    let (calls, description) = described().split_for_parts();
+    // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
+    let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
+    let guard = Guard::new(hosts, is_local);
+    let guarded = calls
+        .route("/openapi.json", get(move || describe(description.clone())))
+        .fallback(problem::no_such_path)
+        .method_not_allowed_fallback(problem::no_such_method)
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(guard, guard::check));
+    let probes = Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready));
+    guarded.merge(probes).with_state(Door { desk: Desk::new(node) })
+}
+
+async fn describe(description: String) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], description)
+}
+
+/// Who answers, whether it is ready, and what it has done.
+#[utoipa::path(get, path = "/v1/status", tag = "server", responses(
+    (status = 200, description = "How the node is doing.", body = v1::StatusReply),
+    NotRead,
+))]
+async fn status(State(door): State<Door>) -> Json<v1::StatusReply> {
+    Json(door.desk.status())
+}
+
+/// The process runs.
+async fn healthy() -> &'static str {
+    "ok\n"
+}
+
+/// This node leads and grants.
+async fn ready(State(door): State<Door>) -> (StatusCode, &'static str) {
+    if door.desk.status().leads {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "no node leads at the moment\n")
+    }
+}
