@@ -2,6 +2,7 @@
 
 use super::desk::Desk;
 use super::{stream, watch};
+use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -20,11 +21,18 @@ impl NativeDoor {
     pub(crate) fn new(node: Node) -> Self {
         Self { desk: Desk::new(node) }
     }
-}
 
-/// The answer to a unary call.
-fn tell<T>(answer: Result<T, Failure>) -> Result<Response<T>, Status> {
-    answer.map(Response::new).map_err(|failure| failure_status(&failure))
+    /// Answers one unary call, and counts it.
+    async fn tell<T>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<Response<T>, Status> {
+        let asked = self.desk.node().metrics().asked(Door::Grpc, call);
+        let answer = answer.await;
+        asked.answered(answer.as_ref().err().map_or(OK, |failure| &failure.code));
+        answer.map(Response::new).map_err(|failure| failure_status(&failure))
+    }
 }
 
 /// Turns a unary request into an order and its answer into the reply of that call.
@@ -32,13 +40,17 @@ macro_rules! ordered {
     ($self:ident, $request:ident, $kind:ident) => {
         ordered!($self, $request, $kind, $kind)
     };
-    ($self:ident, $request:ident, $kind:ident, $answer:ident) => {
-        match $self.desk.order(Ask::$kind($request.into_inner())).await {
-            Ok(Tell::$answer(reply)) => tell(Ok(reply)),
-            Err(failure) => tell(Err(failure)),
-            Ok(other) => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
-        }
-    };
+    ($self:ident, $request:ident, $kind:ident, $answer:ident) => {{
+        let ask = Ask::$kind($request.into_inner());
+        let call = Call::of(Some(&ask));
+        let answer = async {
+            match $self.desk.order(ask).await? {
+                Tell::$answer(reply) => Ok(reply),
+                other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
+            }
+        };
+        $self.tell(call, answer).await
+    }};
 }
 
 #[tonic::async_trait]
@@ -116,57 +128,57 @@ impl Tenure for NativeDoor {
     }
 
     async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {
-        tell(self.desk.show(request.get_ref()).await)
+        self.tell(Call::Show, self.desk.show(request.get_ref())).await
     }
 
     async fn show_lease(&self, request: Request<v1::ShowLeaseRequest>) -> Result<Response<v1::ShowLeaseReply>, Status> {
-        tell(self.desk.show_lease(request.into_inner()).await)
+        self.tell(Call::ShowLease, self.desk.show_lease(request.into_inner())).await
     }
 
     async fn list_classes(
         &self,
         request: Request<v1::ListClassesRequest>,
     ) -> Result<Response<v1::ListClassesReply>, Status> {
-        tell(self.desk.list_classes(request.into_inner()).await)
+        self.tell(Call::ListClasses, self.desk.list_classes(request.into_inner())).await
     }
 
     async fn get_key(&self, request: Request<v1::GetKeyRequest>) -> Result<Response<v1::GetKeyReply>, Status> {
-        tell(self.desk.get_key(request.get_ref()).await)
+        self.tell(Call::GetKey, self.desk.get_key(request.get_ref())).await
     }
 
     async fn list_keys(&self, request: Request<v1::ListKeysRequest>) -> Result<Response<v1::ListKeysReply>, Status> {
-        tell(self.desk.list_keys(request.get_ref()).await)
+        self.tell(Call::ListKeys, self.desk.list_keys(request.get_ref())).await
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryReply>, Status> {
-        tell(self.desk.history(request.get_ref()).await)
+        self.tell(Call::History, self.desk.history(request.get_ref())).await
     }
 
     async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<v1::VerifyReply>, Status> {
-        tell(self.desk.verify(request.get_ref()).await)
+        self.tell(Call::Verify, self.desk.verify(request.get_ref())).await
     }
 
     async fn list_resources(
         &self,
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
-        tell(self.desk.list_resources(request.get_ref()).await)
+        self.tell(Call::ListResources, self.desk.list_resources(request.get_ref())).await
     }
 
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        tell(self.desk.list_leases(request.get_ref()).await)
+        self.tell(Call::ListLeases, self.desk.list_leases(request.get_ref())).await
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let told = watch::open(self.desk.node().clone(), request.into_inner())
-            .map_err(|bad| failure_status(&bad.failure()))?;
-        Ok(Response::new(told.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
+        let open = async { watch::open(self.desk.node().clone(), request.into_inner()).map_err(|bad| bad.failure()) };
+        let told = self.tell(Call::Watch, open).await?;
+        Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
 
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        tell(Ok(self.desk.status()))
+        self.tell(Call::Status, async { Ok(self.desk.status()) }).await
     }
 }

@@ -27,6 +27,7 @@ pub(super) fn open(node: Node, request: WatchRequest) -> Result<Replies, BadRequ
 
 async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Failure>>) {
     let wanted = Wanted::new(request.prefix, request.prefixes);
+    let _watching = node.metrics().watching();
     let mut revisions = node.revisions();
     let mut at = match request.after {
         Some(cursor) => (Revision(cursor.revision), cursor.n),

@@ -19,6 +19,7 @@ macro_rules! ordered {
 
 mod body;
 mod claims;
+mod count;
 mod events;
 mod guard;
 mod keys;
@@ -94,19 +95,27 @@ pub(crate) fn router(node: Node, hosts: &[String], is_local: bool) -> Router {
     let (calls, description) = described().split_for_parts();
     // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
     let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
-    let guard = Guard::new(hosts, is_local);
+    let (guard, door) = (Guard::new(hosts, is_local), Door { desk: Desk::new(node) });
     let guarded = calls
         .route("/openapi.json", get(move || describe(description.clone())))
+        .route("/metrics", get(metrics))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(guard, guard::check));
+        .layer(middleware::from_fn_with_state(guard, guard::check))
+        .layer(middleware::from_fn_with_state(door.clone(), count::count));
     let probes = Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready));
-    guarded.merge(probes).with_state(Door { desk: Desk::new(node) })
+    guarded.merge(probes).with_state(door)
 }
 
 async fn describe(description: String) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], description)
+}
+
+/// What the node measures about itself.
+async fn metrics(State(door): State<Door>) -> impl IntoResponse {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], door.desk.node().metrics_text())
 }
 
 /// Who answers, whether it is ready, and what it has done.

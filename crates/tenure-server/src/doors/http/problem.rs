@@ -1,9 +1,10 @@
 //! The no as `application/problem+json`: a stable code, a sentence, and every fact that gRPC's failure carries.
 
+use super::count::Refused;
 use crate::lessor::Unready;
-use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tenure_api::v1::Failure;
@@ -60,7 +61,8 @@ impl IntoResponse for Problem {
         if self.facts.retry_after_ms > 0 {
             headers.insert(header::RETRY_AFTER, self.facts.retry_after_ms.div_ceil(1000).into());
         }
-        (status, headers, Json(self)).into_response()
+        let refused = Refused(self.facts.code.clone());
+        (status, headers, Extension(refused), Json(self)).into_response()
     }
 }
 
