@@ -6,7 +6,7 @@ TOOLS := $(CURDIR)/.tools
 DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
-.PHONY: run test check fix soak bench sim audit
+.PHONY: run test check fix soak bench sim audit fuzz-http
 
 run:
 	$(CARGO) run --release -- serve
@@ -24,8 +24,9 @@ fix:
 
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
-	@bash scripts/need strace
+	@bash scripts/need strace curl jq
 	$(CARGO) test --workspace --exclude tenure-sim
+	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100
 
 # The simulator is deterministic only with tokio's seeded scheduler, which needs a flag of its own, and so a directory of
@@ -36,10 +37,19 @@ sim:
 	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) test $(SIM_FLAGS)
 	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --seeds $(SEEDS)
 
+# Asks the HTTP door what its own description allows, and what it does not.
+CASES ?= 2000
+SCHEMATHESIS_VERSION := 4.32.5
+fuzz-http:
+	@bash scripts/need-python schemathesis $(SCHEMATHESIS_VERSION) $(TOOLS)/python
+	$(CARGO) build --package tenure-cli
+	@bash scripts/fuzz-http $(CASES) $(TOOLS)
+
 # The same tests at full length.
 soak:
-	@bash scripts/need strace
+	@bash scripts/need strace curl jq
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
+	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000
 
 # Needs the network: the list of known vulnerabilities.

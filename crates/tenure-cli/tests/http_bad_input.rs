@@ -126,6 +126,21 @@ fn a_page_in_a_browser_cannot_use_the_server() {
 }
 
 #[test]
+fn a_page_in_a_browser_cannot_use_grpc_either() {
+    let (_directory, server) = start();
+    // A put of the key k, framed as gRPC has it, in a request that a browser sends without asking first.
+    let frame = [&[0, 0, 0, 0, 6][..], b"\x0a\x01k\x12\x01v"].concat();
+    for kind in ["text/plain", "application/grpc", "application/grpc+proto", "application/json"] {
+        let headers = ["origin: http://localhost", &format!("content-type: {kind}")];
+        let answer = ask(&server, "POST", "/tenure.v1.Tenure/Put", &headers, &frame);
+        assert_eq!(answer.no(), (404, "no_such_path".into()), "{kind}");
+    }
+    let foreign = ask(&server, "POST", "/tenure.v1.Tenure/Put", &["origin: http://evil.example", JSON], &frame);
+    assert_eq!(foreign.no(), (403, "bad_origin".into()));
+    is_untouched(&server);
+}
+
+#[test]
 fn large_bodies_are_refused_without_being_read() {
     let (_directory, server) = start();
     let size = 64 * 1024 * 1024;

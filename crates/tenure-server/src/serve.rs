@@ -1,6 +1,6 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
-use crate::doors::{NativeDoor, http};
+use crate::doors::{NativeDoor, both, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
@@ -58,10 +58,9 @@ pub async fn serve(
         ended.send_replace(Some(why));
     };
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let routes = Routes::from(http::router(node.clone(), &settings.hosts, is_local))
-        .add_service(reflection)
-        .add_service(health)
-        .add_service(native);
+    let grpc = Routes::new(reflection).add_service(health).add_service(native);
+    let json = http::router(node.clone(), &settings.hosts, is_local);
+    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json));
     let listening = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))

@@ -4,6 +4,10 @@ use super::desk::Desk;
 use super::{stream, watch};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
+use axum::Router;
+use axum::http::{HeaderValue, Version, header};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tenure_api::v1::Failure;
@@ -12,6 +16,22 @@ use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
 use tenure_api::{failure_status, v1};
 use tonic::{Request, Response, Status, Streaming};
+use tower::ServiceExt;
+
+/// Both doors on one port. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
+/// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
+pub(crate) fn both(grpc: Router, json: Router) -> Router {
+    let choose = move |request: axum::extract::Request, next: Next| {
+        let grpc = grpc.clone();
+        async move { if is_grpc(&request) { grpc.oneshot(request).await.into_response() } else { next.run(request).await } }
+    };
+    json.layer(middleware::from_fn(choose))
+}
+
+fn is_grpc(request: &axum::extract::Request) -> bool {
+    let kind = request.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    request.version() == Version::HTTP_2 && kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
 
 pub(crate) struct NativeDoor {
     desk: Desk,

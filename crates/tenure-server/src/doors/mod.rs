@@ -8,7 +8,7 @@ mod seat;
 mod stream;
 mod watch;
 
-pub(crate) use grpc::NativeDoor;
+pub(crate) use grpc::{NativeDoor, both};
 
 use crate::lessor::Unready;
 use tenure_api::Code;

@@ -32,6 +32,7 @@ pub(super) struct WhichPast {
     /// or those whose name starts so; neither: everything, leases, classes and keys included.
     prefix: String,
     /// At most so many; 0 is 100, and more than 10,000 is 10,000.
+    #[param(value_type = u64, maximum = 4_294_967_295_u32)]
     limit: u32,
     /// The `next` of the page before.
     before: String,

@@ -23,6 +23,7 @@ pub(super) struct WhichKeys {
     /// Leave the values out.
     keys_only: bool,
     /// At most so many; 0 is 1,000, and more than 10,000 is 10,000. A page ends after about 1 MiB, too.
+    #[param(value_type = u64, maximum = 4_294_967_295_u32)]
     limit: u32,
     /// The `next` of the page before.
     from: String,

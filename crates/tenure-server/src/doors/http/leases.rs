@@ -25,6 +25,7 @@ pub(super) struct WhichLeases {
     /// that hold a resource whose name starts so.
     holds_prefix: String,
     /// At most so many; 0 is 1,000, and more than 10,000 is 10,000.
+    #[param(value_type = u64, maximum = 4_294_967_295_u32)]
     limit: u32,
     /// The `next` of the page before.
     from: String,

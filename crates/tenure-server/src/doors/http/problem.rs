@@ -99,13 +99,8 @@ fn documented(more: &[u16]) -> BTreeMap<String, RefOr<Documented>> {
     ANY.iter().chain(more).map(describe).collect()
 }
 
-/// What is asked of an address where nothing is. A gRPC client is told so in its own way.
-pub(super) async fn no_such_path(uri: Uri, headers: HeaderMap) -> Response {
-    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
-        return tonic::Status::unimplemented("there is no such call").into_http();
-    }
-    Problem::new(Code::NoSuchPath, format!("there is nothing at {}; see /openapi.json", uri.path())).into_response()
+pub(super) async fn no_such_path(uri: Uri) -> Problem {
+    Problem::new(Code::NoSuchPath, format!("there is nothing at {}; see /openapi.json", uri.path()))
 }
 
 pub(super) async fn no_such_method() -> Problem {

@@ -22,6 +22,7 @@ pub(super) struct WhichResources {
     /// Only those whose capacity is defined by an order.
     defined: bool,
     /// At most so many; 0 is 1,000, and more than 10,000 is 10,000.
+    #[param(value_type = u64, maximum = 4_294_967_295_u32)]
     limit: u32,
     /// The `next` of the page before.
     from: String,
