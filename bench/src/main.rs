@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "measuring time is what this program is for")]
 
 mod etcd;
+mod http_load;
 mod measure;
 mod server;
 mod tenure_load;
@@ -51,13 +52,23 @@ impl Args {
     }
 }
 
+const NAMES: [&str; 7] = [
+    "tenure acquire, stream",
+    "tenure acquire, HTTP",
+    "tenure renew, one by one",
+    "tenure renew, batches",
+    "a change to 1,000 HTTP watchers",
+    "tenure ls of 10,000 leases",
+    "etcd grant",
+];
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let args = Args::parse();
     let mut rows = Vec::new();
-    for name in ["tenure acquire, stream", "tenure renew, one by one", "tenure renew, batches", "etcd grant"] {
+    for name in NAMES {
         if !name.contains(&args.only) {
             continue;
         }
@@ -67,6 +78,9 @@ async fn main() -> Result<(), Failure> {
                 "tenure acquire, stream" => tenure_load::acquire(&args).await?,
                 "tenure renew, one by one" => tenure_load::renew_singly(&args).await?,
                 "tenure renew, batches" => tenure_load::renew_in_batches(&args).await?,
+                "tenure acquire, HTTP" => http_load::acquire(&args).await?,
+                "a change to 1,000 HTTP watchers" => http_load::watch(&args).await?,
+                "tenure ls of 10,000 leases" => http_load::ls(&args).await?,
                 _ => match etcd::grant(&args).await? {
                     Some(figures) => figures,
                     None => break,
@@ -93,7 +107,10 @@ fn print(args: &Args, rows: &[(&str, Figures)]) {
     }
     println!("{table}");
     let rate = |wanted: &str| rows.iter().find(|(name, _)| name.starts_with(wanted)).map(|(_, figures)| figures.rate);
-    if let (Some(ours), Some(theirs)) = (rate("tenure acquire"), rate("etcd grant")) {
+    if let (Some(http), Some(stream)) = (rate("tenure acquire, HTTP"), rate("tenure acquire, stream")) {
+        println!("over HTTP it acquires at {:.2} x the rate of the gRPC stream in this run", http / stream);
+    }
+    if let (Some(ours), Some(theirs)) = (rate("tenure acquire, stream"), rate("etcd grant")) {
         println!("tenure acquires at {:.1} x the rate of etcd's grants in this run", ours / theirs);
     }
 }

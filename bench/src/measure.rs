@@ -10,6 +10,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// One thing that took so long.
+    pub(crate) fn add_latency(&mut self, took: Duration) {
+        self.latencies.push(took);
+        self.items += 1;
+    }
+
     pub(crate) fn add(&mut self, started: Instant, items: u64) {
         self.latencies.push(started.elapsed());
         self.items += items;

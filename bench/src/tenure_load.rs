@@ -9,7 +9,7 @@ use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Conversation, v1};
 
-async fn start(args: &Args) -> Result<Server, Failure> {
+pub(crate) async fn start(args: &Args) -> Result<Server, Failure> {
     Server::start(&args.binary, &args.data, |port, data| {
         ["serve", "--listen", &format!("127.0.0.1:{port}"), "--data-dir", data].map(String::from).into()
     })
@@ -63,7 +63,9 @@ pub(crate) async fn acquire(args: &Args) -> Result<Figures, Failure> {
     run(clients).await
 }
 
-async fn run(clients: impl Iterator<Item = impl Future<Output = Result<Tally, Failure>>>) -> Result<Figures, Failure> {
+pub(crate) async fn run(
+    clients: impl Iterator<Item = impl Future<Output = Result<Tally, Failure>>>,
+) -> Result<Figures, Failure> {
     let start = Instant::now();
     let tallies = try_join_all(clients).await?;
     Ok(figures(tallies, start.elapsed()))
