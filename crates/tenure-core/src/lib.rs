@@ -27,7 +27,8 @@ pub use command::{
 pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
 pub use ledger::{
-    Applied, Blocker, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Stake, Vacating, Waiter,
+    Applied, Blocker, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Slack, Stake, Timing,
+    Vacating, Waiter,
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};

@@ -372,6 +372,7 @@ impl Ledger {
     /// Renews a lease that nothing binds but its TTL and that has nothing to tell, which most are: one look is enough.
     pub(super) fn renew_plain(&mut self, renewal: Renewal) -> Option<Renewed> {
         let lease = self.leases.get_mut(&renewal.lease).filter(|lease| lease.is_plain())?;
+        self.timing.slack.note(lease.deadline, lease.ttl, self.now);
         lease.note_renewal(renewal.ttl, self.now, self.wall_ms);
         lease.deadline = lease.deadline.max(self.now.after(lease.ttl));
         Some(Renewed {
@@ -390,6 +391,7 @@ impl Ledger {
         if lease.class.is_some() {
             self.may_renew(lease, renewal, kind)?;
         }
+        self.timing.slack.note(lease.deadline, lease.ttl, self.now);
         self.renew_as_asked(renewal);
         Ok(self.renewal_facts(renewal.lease))
     }

@@ -16,6 +16,7 @@ mod renewing;
 mod resource;
 mod seating;
 mod snapshot;
+mod timing;
 mod tree;
 mod wheel;
 
@@ -42,6 +43,7 @@ pub use lease::{Holding, Lease, Stake};
 use line::OrderKey;
 pub use resource::Resource;
 pub use seating::Waiter;
+pub use timing::{Slack, Timing};
 use wheel::{Due, Wheel};
 
 /// All leases and what hangs on them.
@@ -75,6 +77,8 @@ pub struct Ledger {
     defined: usize,
     /// What this entry may still do.
     work: Work,
+    /// How timely this entry is; empty between entries.
+    timing: Timing,
 }
 
 /// How much an entry may still do of what one command could otherwise do without end. It begins anew with each entry.
@@ -118,6 +122,8 @@ pub struct Applied {
     pub next_deadline: Option<Moment>,
     /// Whether things that are due or waiters that may sit are left over, so that the next tick should follow at once.
     pub unfinished: bool,
+    /// How timely its ends and renewals were.
+    pub timing: Timing,
 }
 
 impl Ledger {
@@ -153,6 +159,21 @@ impl Ledger {
     /// The number of living leases.
     pub fn lease_count(&self) -> usize {
         self.leases.len()
+    }
+
+    /// The number of claims, holding and waiting.
+    pub const fn claim_count(&self) -> usize {
+        self.claims
+    }
+
+    /// The number of acquires that stand in line, each for one resource or several.
+    pub fn waiter_count(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// The number of resources that are claimed, vacating or defined.
+    pub fn resource_count(&self) -> usize {
+        self.resources.len()
     }
 
     /// A living lease.
@@ -208,6 +229,7 @@ impl Ledger {
             events,
             next_deadline: self.wheel.next(),
             unfinished: swept == Sweep::CutShort || !self.to_seat.is_empty(),
+            timing: core::mem::take(&mut self.timing),
         }
     }
 
@@ -277,7 +299,9 @@ impl Ledger {
     fn fall_due(&mut self, due: Due, events: &mut Vec<Event>) {
         match due {
             Due::Lease(id) => {
-                let how = if self.leases[&id].capped { End::MaxLifetime } else { End::Expired };
+                let lease = &self.leases[&id];
+                let how = if lease.capped { End::MaxLifetime } else { End::Expired };
+                self.timing.late_ms.push(self.now.millis_since(lease.ends_at()));
                 self.end(id, &Ending::plain(how), events);
             }
             Due::Wait(arrival) => self.wait_ends(arrival, Leave::WaitedOut, events),
