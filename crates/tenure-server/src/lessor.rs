@@ -6,6 +6,7 @@ use crate::limits::{
     ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX, RETRY_AFTER,
     SNAPSHOT_LOG_BYTES, STEP_MAX, TICK,
 };
+use crate::metrics::Metrics;
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
 use futures::StreamExt;
@@ -67,6 +68,10 @@ impl Queue {
         (Self { orders, room: Arc::new(Semaphore::new(QUEUE_MAX)) }, receiver)
     }
 
+    fn len(&self) -> usize {
+        self.orders.max_capacity() - self.orders.capacity()
+    }
+
     fn put(&self, command: Command, reply: Reply) -> Result<(), Unready> {
         let full = Unready::Overloaded { retry_after: RETRY_AFTER };
         let weight = 1 + command.bytes() / QUEUE_BYTES_A_PLACE;
@@ -86,6 +91,11 @@ impl Counter {
         let (reply, answer) = oneshot::channel();
         queue.put(command, reply)?;
         answer.await.unwrap_or(Err(Unready::Unknown))
+    }
+
+    /// How many commands wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.upkeep.len() + self.wishes.len()
     }
 }
 
@@ -114,6 +124,7 @@ pub(crate) struct Lessor {
     wishes: mpsc::Receiver<Order>,
     shown: watch::Sender<Option<ServiceClock>>,
     tuning: Tuning,
+    metrics: Metrics,
 }
 
 type Flight = BoxFuture<'static, (Vec<Reply>, Result<Answer, Lost>)>;
@@ -134,6 +145,7 @@ struct Reign {
     /// When the loop last woke, and whether it then found that it had slept much too long.
     awake: Duration,
     stalled: bool,
+    metrics: Metrics,
 }
 
 impl Lessor {
@@ -141,11 +153,12 @@ impl Lessor {
         clock: Arc<dyn Clock>,
         consensus: Consensus,
         tuning: Tuning,
+        metrics: Metrics,
     ) -> (Self, Counter, watch::Receiver<Option<ServiceClock>>) {
         let (upkeep_in, upkeep) = Queue::new();
         let (wishes_in, wishes) = Queue::new();
         let (shown, shown_out) = watch::channel(None);
-        let lessor = Self { clock, consensus, upkeep, wishes, shown, tuning };
+        let lessor = Self { clock, consensus, upkeep, wishes, shown, tuning, metrics };
         (lessor, Counter { upkeep: upkeep_in, wishes: wishes_in }, shown_out)
     }
 
@@ -201,6 +214,7 @@ impl Lessor {
             in_flight: FuturesUnordered::new(),
             awake: at,
             stalled: false,
+            metrics: self.metrics.clone(),
         }
     }
 
@@ -257,6 +271,9 @@ impl Lessor {
             reign.stalled = false;
         }
         let Batch { commands, replies, .. } = Batch::drain((&mut self.upkeep, upkeep), (&mut self.wishes, wish));
+        if !commands.is_empty() {
+            self.metrics.gathered(commands.len());
+        }
         let at = self.clock.monotonic();
         reign.time.wake(at);
         let now = reign.time.read(at);
@@ -326,7 +343,8 @@ impl Reign {
     /// An entry was applied, or its fate is unknown.
     fn landed(&mut self, replies: Vec<Reply>, answer: Result<Answer, Lost>, at: Duration) {
         match answer {
-            Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished }) => {
+            Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
+                self.metrics.landed(&deeds);
                 self.time.applied(at);
                 self.next_deadline = next_deadline;
                 self.unfinished = unfinished;

@@ -9,6 +9,7 @@ mod lessor;
 mod limits;
 mod listen;
 mod lock;
+mod metrics;
 mod node;
 pub mod raft;
 mod replica;

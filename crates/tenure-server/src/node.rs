@@ -6,11 +6,13 @@ use crate::entropy::{Entropy, draw_lease};
 use crate::identity::Identity;
 use crate::lessor::{Counter, Lessor, Tuning, Unready};
 use crate::limits::ANSWER_TIMEOUT;
+use crate::metrics::{Levels, Metrics};
 use crate::raft::{Consensus, Ground, OpenError, Seat};
 use crate::replica::Replica;
 use crate::watch::Seating;
 use crate::workers::Workers;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
@@ -42,6 +44,7 @@ struct Inner {
     service: watch::Receiver<Option<ServiceClock>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    metrics: Metrics,
 }
 
 /// What a node found when it was opened.
@@ -75,15 +78,16 @@ impl Node {
     pub async fn open(environment: Environment) -> Result<(Self, Opened), OpenError> {
         let Environment { clock, entropy, disk, workers, tuning } = environment;
         let identity = Identity::open(&disk, &*entropy).await?;
+        let metrics = Metrics::new(clock.clone());
         let seat = Seat { node: identity.node, incarnation: identity.incarnation };
-        let ground = Ground { disk, entropy: entropy.clone(), workers, tuning };
+        let ground = Ground { disk, entropy: entropy.clone(), workers, tuning, metrics: metrics.clone() };
         let (consensus, found) = Consensus::open(ground, seat).await?;
-        let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning);
+        let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning, metrics.clone());
         tokio::spawn(lessor.run());
         let torn = found
             .torn
             .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
-        let inner = Inner { identity, counter, consensus, service, clock, entropy };
+        let inner = Inner { identity, counter, consensus, service, clock, entropy, metrics };
         Ok((Self { inner: Arc::new(inner) }, Opened { torn }))
     }
 
@@ -146,6 +150,24 @@ impl Node {
         })
     }
 
+    /// What the node measures about itself, as OpenMetrics text. It looks at counts, never at each lease.
+    pub fn metrics_text(&self) -> String {
+        let service = *self.inner.service.borrow();
+        let levels = self.replica().read(|ledger, _| Levels {
+            leads: service.is_some(),
+            revision: ledger.revision(),
+            leases: ledger.lease_count(),
+            claims: ledger.claim_count(),
+            waiters: ledger.waiter_count(),
+            resources: ledger.resource_count(),
+            keys: ledger.key_count(),
+            queued: self.inner.counter.queued(),
+            now: self.service_time().unwrap_or(ledger.now()),
+            dropped: service.map_or(Duration::ZERO, |service| service.dropped()),
+        });
+        self.inner.metrics.render(levels)
+    }
+
     /// Draws the id of a lease.
     pub fn draw_lease(&self) -> LeaseId {
         draw_lease(&*self.inner.entropy)
@@ -154,6 +176,11 @@ impl Node {
     /// Stops the node. What it acknowledged is on disk.
     pub async fn stop(&self) {
         self.inner.consensus.shutdown().await;
+    }
+
+    /// Where the doors count what they are asked.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// Room to wait for a change of a claim, if there is any.

@@ -1,6 +1,7 @@
 //! The part of every node that applies entries and answers reads. It owns the node's copy of the ledger; it never
 //! stamps time and never proposes.
 
+use crate::metrics::Deeds;
 use crate::watch::Hub;
 use std::sync::RwLock;
 use tenure_core::limits::RULES_MAX;
@@ -36,6 +37,7 @@ pub(crate) struct Answer {
     pub(crate) outcomes: Option<Vec<Outcome>>,
     pub(crate) next_deadline: Option<Moment>,
     pub(crate) unfinished: bool,
+    pub(crate) deeds: Deeds,
 }
 
 impl Replica {
@@ -70,13 +72,15 @@ impl Replica {
         if entry.leader.term != term {
             return Ok(Answer::default());
         }
-        let applied = state.ledger.apply(entry);
+        let mut applied = state.ledger.apply(entry);
         drop(state);
+        let deeds = Deeds::count(&entry.commands, &mut applied);
         self.hub.publish(&applied.events);
         Ok(Answer {
             outcomes: Some(applied.outcomes),
             next_deadline: applied.next_deadline,
             unfinished: applied.unfinished,
+            deeds,
         })
     }
 

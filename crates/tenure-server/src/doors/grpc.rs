@@ -2,12 +2,14 @@
 
 use super::look::{key, lease, past, resource};
 use super::{stream, unready, watch};
+use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
 use tenure_api::{
-    BadRequest, failure, failure_status, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome,
+    BadRequest, failure, failure_status, read_handle, read_key, read_lease, read_name, read_request, read_status, v1,
+    write_outcome,
 };
 use tenure_core::{Ledger, Moment, Refusal};
 use tonic::{Request, Response, Status, Streaming};
@@ -19,6 +21,21 @@ pub(crate) struct NativeDoor {
 impl NativeDoor {
     pub(crate) fn new(node: Node) -> Self {
         Self { node }
+    }
+
+    /// Answers one unary call, and counts it.
+    async fn answer<T>(
+        &self,
+        call: Call,
+        answer: impl Future<Output = Result<T, Status>>,
+    ) -> Result<Response<T>, Status> {
+        let asked = self.node.metrics().asked(Door::Grpc, call);
+        let answer = answer.await;
+        match &answer {
+            Ok(_) => asked.answered(OK),
+            Err(status) => asked.answered(&read_status(status).unwrap_or_default().code),
+        }
+        answer.map(Response::new)
     }
 
     /// Orders what one unary request asks for.
@@ -54,12 +71,17 @@ macro_rules! ordered {
     ($self:ident, $request:ident, $kind:ident) => {
         ordered!($self, $request, $kind, $kind)
     };
-    ($self:ident, $request:ident, $kind:ident, $answer:ident) => {
-        match $self.order(Ask::$kind($request.into_inner())).await? {
-            Tell::$answer(reply) => Ok(Response::new(reply)),
-            other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
-        }
-    };
+    ($self:ident, $request:ident, $kind:ident, $answer:ident) => {{
+        let ask = Ask::$kind($request.into_inner());
+        let call = Call::of(Some(&ask));
+        let answer = async {
+            match $self.order(ask).await? {
+                Tell::$answer(reply) => Ok(reply),
+                other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
+            }
+        };
+        $self.answer(call, answer).await
+    }};
 }
 
 #[tonic::async_trait]
@@ -137,80 +159,109 @@ impl Tenure for NativeDoor {
     }
 
     async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {
-        let name = read_name(&request.get_ref().resource).map_err(|bad| bad_request(&bad))?;
-        let stale = request.get_ref().stale;
-        self.read(stale, |ledger, now| resource::show(ledger, &name, now)).await.map(Response::new)
+        let answer = async {
+            let name = read_name(&request.get_ref().resource).map_err(|bad| bad_request(&bad))?;
+            let stale = request.get_ref().stale;
+            self.read(stale, |ledger, now| resource::show(ledger, &name, now)).await
+        };
+        self.answer(Call::Show, answer).await
     }
 
     async fn show_lease(&self, request: Request<v1::ShowLeaseRequest>) -> Result<Response<v1::ShowLeaseReply>, Status> {
-        let id = read_lease(request.get_ref().lease).map_err(|bad| bad_request(&bad))?;
-        let shown = self.read(request.get_ref().stale, |ledger, now| lease::show(ledger, id, now)).await?;
-        shown.map(Response::new).map_err(|refusal| refused(&refusal))
+        let answer = async {
+            let id = read_lease(request.get_ref().lease).map_err(|bad| bad_request(&bad))?;
+            let shown = self.read(request.get_ref().stale, |ledger, now| lease::show(ledger, id, now)).await?;
+            shown.map_err(|refusal| refused(&refusal))
+        };
+        self.answer(Call::ShowLease, answer).await
     }
 
     async fn list_classes(
         &self,
         request: Request<v1::ListClassesRequest>,
     ) -> Result<Response<v1::ListClassesReply>, Status> {
-        self.read(request.get_ref().stale, |ledger, _| lease::classes(ledger)).await.map(Response::new)
+        let answer = async { self.read(request.get_ref().stale, |ledger, _| lease::classes(ledger)).await };
+        self.answer(Call::ListClasses, answer).await
     }
 
     async fn get_key(&self, request: Request<v1::GetKeyRequest>) -> Result<Response<v1::GetKeyReply>, Status> {
-        let key = read_key(&request.get_ref().key).map_err(|bad| bad_request(&bad))?;
-        self.read(request.get_ref().stale, |ledger, _| key::get(ledger, &key)).await.map(Response::new)
+        let answer = async {
+            let key = read_key(&request.get_ref().key).map_err(|bad| bad_request(&bad))?;
+            self.read(request.get_ref().stale, |ledger, _| key::get(ledger, &key)).await
+        };
+        self.answer(Call::GetKey, answer).await
     }
 
     async fn list_keys(&self, request: Request<v1::ListKeysRequest>) -> Result<Response<v1::ListKeysReply>, Status> {
-        let request = request.into_inner();
-        self.read(request.stale, |ledger, _| key::list(ledger, &request)).await.map(Response::new)
+        let answer = async {
+            let request = request.into_inner();
+            self.read(request.stale, |ledger, _| key::list(ledger, &request)).await
+        };
+        self.answer(Call::ListKeys, answer).await
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryReply>, Status> {
-        let request = request.into_inner();
-        let wanted = past::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
-        self.read(request.stale, |ledger, now| past::history(ledger, &request, &wanted, now)).await.map(Response::new)
+        let answer = async {
+            let request = request.into_inner();
+            let wanted = past::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
+            self.read(request.stale, |ledger, now| past::history(ledger, &request, &wanted, now)).await
+        };
+        self.answer(Call::History, answer).await
     }
 
     async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<v1::VerifyReply>, Status> {
-        let handle = read_handle(&request.get_ref().handle).map_err(|bad| bad_request(&bad))?;
-        let verified = self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?;
-        verified.map(Response::new).map_err(|refusal| refused(&refusal))
+        let answer = async {
+            let handle = read_handle(&request.get_ref().handle).map_err(|bad| bad_request(&bad))?;
+            let verified = self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?;
+            verified.map_err(|refusal| refused(&refusal))
+        };
+        self.answer(Call::Verify, answer).await
     }
 
     async fn list_resources(
         &self,
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
-        let request = request.into_inner();
-        self.read(request.stale, |ledger, now| resource::list(ledger, &request, now)).await.map(Response::new)
+        let answer = async {
+            let request = request.into_inner();
+            self.read(request.stale, |ledger, now| resource::list(ledger, &request, now)).await
+        };
+        self.answer(Call::ListResources, answer).await
     }
 
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        let request = request.into_inner();
-        let wanted = lease::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
-        self.read(request.stale, |ledger, now| lease::list(ledger, &request, &wanted, now)).await.map(Response::new)
+        let answer = async {
+            let request = request.into_inner();
+            let wanted = lease::Wanted::read(&request).map_err(|bad| bad_request(&bad))?;
+            self.read(request.stale, |ledger, now| lease::list(ledger, &request, &wanted, now)).await
+        };
+        self.answer(Call::ListLeases, answer).await
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<watch::Replies>, Status> {
-        Ok(Response::new(watch::open(self.node.clone(), request.into_inner())))
+        let replies = watch::open(self.node.clone(), request.into_inner());
+        self.answer(Call::Watch, async { Ok(replies) }).await
     }
 
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let status = self.node.status();
-        Ok(Response::new(v1::StatusReply {
-            version: env!("CARGO_PKG_VERSION").into(),
-            cluster: status.identity.cluster,
-            node: status.identity.node,
-            leads: status.leads_in.is_some(),
-            term: status.leads_in.unwrap_or_default(),
-            applied_index: status.applied,
-            revision: status.revision.0,
-            leases: status.leases as u64,
-            now_ms: status.now.millis(),
-            dropped_ms: status.dropped_ms,
-        }))
+        let answer = async {
+            let status = self.node.status();
+            Ok(v1::StatusReply {
+                version: env!("CARGO_PKG_VERSION").into(),
+                cluster: status.identity.cluster,
+                node: status.identity.node,
+                leads: status.leads_in.is_some(),
+                term: status.leads_in.unwrap_or_default(),
+                applied_index: status.applied,
+                revision: status.revision.0,
+                leases: status.leases as u64,
+                now_ms: status.now.millis(),
+                dropped_ms: status.dropped_ms,
+            })
+        };
+        self.answer(Call::Status, answer).await
     }
 }

@@ -3,6 +3,7 @@
 use super::unready;
 use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
+use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -10,7 +11,7 @@ use futures::stream::FuturesUnordered;
 use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
-use tenure_api::{read_request, write_outcome};
+use tenure_api::{Code, read_request, write_outcome};
 use tenure_core::{Command, LeaseId, Ledger, Name, Reply};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
@@ -47,6 +48,8 @@ async fn converse(
         let step = tokio::select! {
             request = requests.message(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
                 Ok(Some(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
+                    let asked = node.metrics().asked(Door::Stream, Call::Acquire);
+                    asked.answered(Code::Overloaded.text());
                     Step { id: request.id, body: overloaded(), later: None }
                 }
                 Ok(Some(request)) => {
@@ -82,6 +85,16 @@ fn asks_to_wait(request: &v1::Request) -> bool {
 }
 
 async fn answer(node: Node, request: v1::Request) -> Step {
+    let asked = node.metrics().asked(Door::Stream, Call::of(request.body.as_ref()));
+    let step = first_step(&node, request).await;
+    asked.answered(match &step.body {
+        Body::Failure(failure) => &failure.code,
+        _ => OK,
+    });
+    step
+}
+
+async fn first_step(node: &Node, request: v1::Request) -> Step {
     let id = request.id;
     let last = |body| Step { id, body, later: None };
     let room = if asks_to_wait(&request) { node.room_to_wait() } else { None };

@@ -24,6 +24,7 @@ pub(super) fn open(node: Node, request: WatchRequest) -> Replies {
 }
 
 async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Status>>) {
+    let _watching = node.metrics().watching();
     let mut revisions = node.revisions();
     let mut at = match request.after {
         Some(cursor) => (Revision(cursor.revision), cursor.n),

@@ -14,6 +14,7 @@ use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
 use crate::limits::SEAL_TIMEOUT;
+use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
 use log::{Log, LogError, LogOptions, Torn};
@@ -84,6 +85,7 @@ pub(crate) struct Ground {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) workers: Workers,
     pub(crate) tuning: Tuning,
+    pub(crate) metrics: Metrics,
 }
 
 #[derive(Clone)]
@@ -110,7 +112,7 @@ impl Consensus {
         let (log, recovered) = Log::open(ground.disk, options).await?;
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
-        let (store, sealed) = Store::start(log, recovered, mark, ground.workers)?;
+        let (store, sealed) = Store::start(log, recovered, mark, ground.workers, ground.metrics)?;
         let snapshot = machine.applied().map_or(0, |id| id.index());
         if let Some(purged) = store.purged()
             && purged.index() > snapshot

@@ -8,6 +8,7 @@ use super::types::{
     encode_vote,
 };
 use crate::limits::{BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITES_MAX};
+use crate::metrics::Metrics;
 use crate::workers::Workers;
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
@@ -83,6 +84,7 @@ impl Store {
         recovered: Recovered,
         mark: Mark,
         workers: Workers,
+        metrics: Metrics,
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let bytes = recovered.entries.iter().map(|location| cost(location) as u64).sum();
         let reader = log.reader();
@@ -90,7 +92,7 @@ impl Store {
         let (writes, queue) = mpsc::channel(WRITES_MAX);
         let (written_in, written) = watch::channel(bytes);
         let (sealed, is_sealed) = oneshot::channel();
-        let writer = write_all(log, mark, queue, tail.clone(), written_in);
+        let writer = write_all(log, mark, queue, tail.clone(), (written_in, metrics));
         workers.start("tenure-log", async move {
             writer.await;
             // Nobody may be waiting for it.
@@ -185,7 +187,7 @@ async fn write_all(
     mark: Mark,
     mut queue: mpsc::Receiver<Write>,
     tail: Arc<Mutex<Tail>>,
-    written: watch::Sender<u64>,
+    (written, metrics): (watch::Sender<u64>, Metrics),
 ) {
     while let Some(first) = queue.recv().await {
         let mut bytes = 0;
@@ -215,8 +217,11 @@ async fn write_all(
             done.into_iter().for_each(|done| done.tell(Ok(())));
             continue;
         }
+        let begun = metrics.now();
         let result = log.write(&records).await;
         if let Ok(locations) = &result {
+            let took = metrics.now().saturating_sub(begun);
+            metrics.written(records.iter().map(Record::encoded_bytes).sum(), took);
             let mut tail = tail.lock().expect("nobody panics while holding the tail");
             locations.iter().for_each(|location| tail.locate(*location));
             tail.evict();

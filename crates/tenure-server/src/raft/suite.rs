@@ -6,7 +6,9 @@ use super::mark::Mark;
 use super::shelf::Shelf;
 use super::store::Store;
 use super::types::{RaftEntry, RaftLogId, RaftVote, Types};
+use crate::clock::SystemClock;
 use crate::disk::MemoryDisk;
+use crate::metrics::Metrics;
 use crate::workers::Workers;
 use openraft::OptionalSend;
 use openraft::errors::ErrorSource;
@@ -28,7 +30,8 @@ async fn open(disk: &MemoryDisk) -> io::Result<Store> {
     let options = LogOptions { segment_bytes: 300, ..LogOptions::default() };
     let (log, recovered) = Log::open(Arc::new(disk.attach()), options).await.map_err(io::Error::other)?;
     let mark = Mark::new(Arc::new(disk.attach()));
-    Ok(Store::start(log, recovered, mark, Workers::Tasks)?.0)
+    let metrics = Metrics::new(Arc::new(SystemClock::start()));
+    Ok(Store::start(log, recovered, mark, Workers::Tasks, metrics)?.0)
 }
 
 fn machine(disk: &MemoryDisk) -> io::Result<Machine> {

@@ -1,0 +1,213 @@
+//! What a node measures about itself: it reads as OpenMetrics, it moves when something happens, and no client can make
+//! more of it.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
+
+mod openmetrics;
+
+use openmetrics::Exposition;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::v1;
+use tenure_api::v1::tenure_client::TenureClient;
+use tenure_core::{Command, Grant, Holder, Kind, LeaseId, ReleaseLease, Renew, Renewal, Ttl};
+use tenure_server::disk::MemoryDisk;
+use tenure_server::{Clock, Environment, Node, SystemClock, SystemEntropy, Tuning, Workers};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+
+/// The time of tokio, which a test can pause and move.
+struct Simulated(Instant);
+
+impl Clock for Simulated {
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        1
+    }
+}
+
+async fn open(disk: &MemoryDisk, clock: Arc<dyn Clock>) -> Node {
+    let environment = Environment {
+        clock,
+        entropy: Arc::new(SystemEntropy),
+        disk: Arc::new(disk.attach()),
+        workers: Workers::Tasks,
+        tuning: Tuning::default(),
+    };
+    let (node, _) = Node::open(environment).await.unwrap();
+    node.ready().await.unwrap();
+    node
+}
+
+fn read(node: &Node) -> Exposition {
+    let text = node.metrics_text();
+    Exposition::read(&text).unwrap_or_else(|wrong| panic!("{wrong}:\n{text}"))
+}
+
+fn lease(n: u64) -> LeaseId {
+    LeaseId::from_number(n).unwrap()
+}
+
+fn grant(n: u64, ttl_ms: u64) -> Command {
+    let (holder, ttl) = (Holder::parse("ann").unwrap(), Ttl::from_millis(ttl_ms).unwrap());
+    Command::Grant(Grant::plain(lease(n), holder, ttl, n))
+}
+
+fn renew(leases: &[u64]) -> Command {
+    let leases = leases.iter().map(|n| Renewal { lease: lease(*n), ttl: None }).collect();
+    Command::Renew(Renew { leases, kind: Kind::Auto })
+}
+
+/// Waits, on simulated time, until so many leases are left.
+async fn left(node: &Node, leases: usize) {
+    while node.status().leases != leases {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_leases_go_through_is_counted() {
+    let disk = MemoryDisk::new();
+    let node = open(&disk, Arc::new(Simulated(Instant::now()))).await;
+    for n in 1..=3 {
+        node.order(grant(n, 10_000)).await.unwrap().unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(6_500)).await;
+    node.order(renew(&[1, 99])).await.unwrap().unwrap();
+    node.order(Command::ReleaseLease(ReleaseLease { lease: lease(2) })).await.unwrap().unwrap();
+    left(&node, 1).await;
+    let seen = read(&node);
+    assert_eq!(seen.value("tenure_grants_total"), 3.0);
+    assert_eq!(seen.value("tenure_leases"), 1.0);
+    assert_eq!(seen.value("tenure_leader"), 1.0);
+    assert_eq!(seen.value("tenure_renewals_total{result=\"ok\"}"), 1.0);
+    assert_eq!(seen.value("tenure_renewals_total{result=\"no_lease\"}"), 1.0);
+    assert_eq!(seen.value("tenure_renewal_slack_ratio_bucket{le=\"0.3\"}"), 0.0);
+    assert_eq!(seen.value("tenure_renewal_slack_ratio_bucket{le=\"0.4\"}"), 1.0, "3.5 of 10 s were left");
+    assert_eq!(seen.value("tenure_lease_ends_total{how=\"released\"}"), 1.0);
+    assert_eq!(seen.value("tenure_lease_ends_total{how=\"expired\"}"), 1.0);
+    assert_eq!(seen.value("tenure_expiry_lag_seconds_count"), 1.0, "what was released was not late");
+    assert_eq!(seen.value("tenure_expiry_lag_seconds_bucket{le=\"0.2\"}"), 1.0, "it was late by no more than a tick");
+    assert_eq!(seen.value("tenure_batch_size_sum"), 5.0, "ticks hold no commands");
+    assert_eq!(seen.value("tenure_revision"), 5.0);
+    assert!(seen.value("tenure_service_time_seconds") >= 10.0);
+    assert!(seen.value("tenure_monotonic_seconds") >= seen.value("tenure_service_time_seconds"));
+    assert_eq!(seen.value("tenure_service_time_dropped_seconds"), 0.0);
+    assert!(seen.value("tenure_log_fsync_seconds_count") >= 5.0);
+    assert!(seen.value("tenure_log_bytes_total") > 100.0);
+    node.stop().await;
+
+    let again = open(&disk, Arc::new(Simulated(Instant::now()))).await;
+    let seen = read(&again);
+    assert_eq!(seen.value("tenure_leases"), 1.0);
+    assert_eq!(seen.value("tenure_grants_total"), 0.0, "a replayed log is nothing that happens");
+    assert_eq!(seen.value("tenure_expiry_lag_seconds_count"), 0.0);
+    again.stop().await;
+}
+
+/// A node behind its doors, on real sockets.
+struct House {
+    node: Node,
+    client: TenureClient<Channel>,
+    _open: oneshot::Sender<()>,
+}
+
+async fn house() -> House {
+    let node = open(&MemoryDisk::new(), Arc::new(SystemClock::start())).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (held_open, stop) = oneshot::channel::<()>();
+    let served = node.clone();
+    tokio::spawn(async move { tenure_server::serve(served, listener, async { drop(stop.await) }).await });
+    House { node, client: TenureClient::connect(address).await.unwrap(), _open: held_open }
+}
+
+fn claim(name: &str, n: u64) -> v1::AcquireRequest {
+    let grant = v1::GrantRequest { lease: n, holder: format!("{name}-holder"), ttl_ms: 60_000, ..Default::default() };
+    v1::AcquireRequest { resource: name.into(), grant: Some(grant), ..Default::default() }
+}
+
+/// Asks in every way that people get wrong, with words of its own; each answer is somebody's.
+async fn ask_with(house: &mut House, word: &str, n: u64) {
+    let client = &mut house.client;
+    client.acquire(claim(word, n)).await.unwrap();
+    assert!(client.acquire(claim(word, n + 1)).await.is_err(), "it is taken");
+    assert!(client.acquire(claim(&format!("{word}//"), n + 2)).await.is_err(), "no such name");
+    assert!(client.verify(v1::VerifyRequest { handle: format!("{word}@999") }).await.is_err());
+    client.renew(v1::RenewRequest { leases: vec![n, n + 1], ..Default::default() }).await.unwrap();
+    client.show(v1::ShowRequest { resource: word.into(), stale: false }).await.unwrap();
+    let put = v1::PutRequest { key: word.into(), value: Some(word.into()), ..Default::default() };
+    client.put(put).await.unwrap();
+    let ask = v1::request::Body::Acquire(claim(word, n + 3));
+    let requests = tokio_stream::once(v1::Request { id: 1, body: Some(ask) });
+    let mut answers = client.stream(requests).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn no_word_of_a_client_makes_a_series() {
+    let mut house = house().await;
+    ask_with(&mut house, "first", 1_000).await;
+    let before = read(&house.node);
+    assert_eq!(before.value("tenure_requests_total{door=\"grpc\",call=\"acquire\",code=\"ok\"}"), 1.0);
+    assert_eq!(before.value("tenure_requests_total{door=\"grpc\",call=\"acquire\",code=\"taken\"}"), 1.0);
+    assert_eq!(before.value("tenure_requests_total{door=\"grpc\",call=\"acquire\",code=\"bad_name\"}"), 1.0);
+    assert_eq!(before.value("tenure_requests_total{door=\"stream\",call=\"acquire\",code=\"taken\"}"), 1.0);
+    assert_eq!(before.value("tenure_request_seconds_count{door=\"grpc\",call=\"acquire\"}"), 3.0);
+    for n in 1..=50 {
+        ask_with(&mut house, &format!("other-{n}/\u{201c}quoted\""), 10_000 + 10 * n).await;
+    }
+    let after = read(&house.node);
+    assert_eq!(after.value("tenure_requests_total{door=\"grpc\",call=\"acquire\",code=\"ok\"}"), 51.0);
+    assert!(before.series.keys().eq(after.series.keys()), "the same series as before");
+}
+
+#[tokio::test]
+async fn watches_are_counted_while_they_are_open() {
+    let mut house = house().await;
+    let mut replies = house.client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+    replies.message().await.unwrap();
+    assert_eq!(read(&house.node).value("tenure_watchers"), 1.0);
+    drop(replies);
+    let closed = async {
+        while read(&house.node).value("tenure_watchers") > 0.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), closed).await.expect("a watch that was dropped ends");
+}
+
+/// A file of the project.
+fn project_file(path: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The metrics that a text names, as people query them: the parts of a histogram are that histogram.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_of_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let words = text.split(|c| !is_of_word(c)).filter(|word| word.starts_with("tenure_"));
+    let whole = |word: &str| {
+        let part = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| word.strip_suffix(part));
+        part.unwrap_or(word).to_owned()
+    };
+    words.map(whole).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_and_the_dashboard_name_what_is_there_and_all_of_it() {
+    let node = open(&MemoryDisk::new(), Arc::new(Simulated(Instant::now()))).await;
+    let there = read(&node).names();
+    assert!(there.len() > 20, "{there:?}");
+    assert_eq!(named(&project_file("docs/metrics.md")), there);
+
+    let dashboard: serde_json::Value = serde_json::from_str(&project_file("packaging/grafana/tenure.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let queries: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert_eq!(named(&queries.join("\n")), there);
+}
