@@ -68,6 +68,12 @@ impl Failure {
         Self { code, ..Self::new(what, &error.to_string(), &next) }
     }
 
+    /// The same as `report`, for whoever reads a log and not a terminal.
+    pub(crate) fn log(self) -> ExitCode {
+        tracing::error!("{}", self.text);
+        ExitCode::from(self.code)
+    }
+
     #[expect(clippy::print_stderr, reason = "words go to stderr")]
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("tenure: {}", self.text);

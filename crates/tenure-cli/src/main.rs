@@ -4,6 +4,7 @@ mod args;
 mod clock;
 mod commands;
 mod failure;
+mod log;
 mod print;
 
 use args::{Cli, Command};

@@ -55,6 +55,8 @@ impl Server {
         let mut words = wrapper.iter().copied().chain([binary()]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory);
+        // What is looked for below are the words for people.
+        command.env("TENURE_LOG_FORMAT", "text");
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let words = Arc::new(Mutex::new(String::new()));
