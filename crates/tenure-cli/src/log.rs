@@ -18,16 +18,9 @@ pub(crate) enum Voice {
 
 impl Voice {
     /// Starts the log. What cannot be a filter is refused.
-    pub(crate) fn raise(format: LogFormat, filter: &str) -> Result<Self, Failure> {
+    pub(crate) fn raise(format: LogFormat, words: &str) -> Result<Self, Failure> {
         let is_terminal = std::io::stderr().is_terminal();
-        let filter = EnvFilter::try_new(filter).map_err(|error| {
-            let why = format!("{filter} is no filter for the log: {error}");
-            Failure::usage(
-                "cannot serve",
-                &why,
-                "Nothing was changed. Say something like --log warn,tenure_server=debug.",
-            )
-        })?;
+        let filter = filter(words)?;
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
         match format {
             LogFormat::Text => log.with_ansi(is_terminal).init(),
@@ -40,4 +33,12 @@ impl Voice {
         }
         Ok(Self::Text)
     }
+}
+
+/// What a filter says, or why it cannot be one.
+pub(crate) fn filter(words: &str) -> Result<EnvFilter, Failure> {
+    EnvFilter::try_new(words).map_err(|error| {
+        let why = format!("{words} is no filter for the log: {error}");
+        Failure::usage("cannot serve", &why, "Nothing was changed. Say something like --log warn,tenure_server=debug.")
+    })
 }

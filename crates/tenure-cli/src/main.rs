@@ -3,6 +3,7 @@
 mod args;
 mod clock;
 mod commands;
+mod config;
 mod failure;
 mod log;
 mod print;
@@ -29,7 +30,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let Cli { command, addr, output } = cli;
     let caller = &Caller { addr, output };
     match command {
-        Command::Serve(serve) => commands::serve(serve).await,
+        Command::Serve(serve) => commands::serve(*serve).await,
+        Command::Config(config) => commands::config(output, config),
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,
         Command::Acquire(acquire) => commands::acquire(caller, *acquire).await,

@@ -23,5 +23,5 @@ pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
 pub use lock::{InUse, Lock};
 pub use node::{Environment, Node, Opened, Status};
-pub use serve::{ServeError, Served, serve};
+pub use serve::{ServeError, Served, Settings, serve};
 pub use workers::Workers;

@@ -19,6 +19,13 @@ pub enum Served {
     Failed(String),
 }
 
+/// What an operator chooses about the doors.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Host names, beside loopback, under which HTTP clients may ask.
+    pub hosts: Vec<String>,
+}
+
 /// Why serving could not start or go on.
 #[derive(Debug, thiserror::Error)]
 #[error("the server cannot listen: {0}")]
@@ -28,6 +35,7 @@ pub struct ServeError(String);
 pub async fn serve(
     node: Node,
     listener: TcpListener,
+    _settings: Settings,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Served, ServeError> {
     let error = |error: &dyn std::fmt::Display| ServeError(error.to_string());

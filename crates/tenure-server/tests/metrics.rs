@@ -12,7 +12,7 @@ use tenure_api::v1;
 use tenure_api::v1::tenure_client::TenureClient;
 use tenure_core::{Command, Grant, Holder, Kind, LeaseId, ReleaseLease, Renew, Renewal, Ttl};
 use tenure_server::disk::MemoryDisk;
-use tenure_server::{Clock, Environment, Node, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::{Clock, Environment, Node, Settings, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -123,7 +123,9 @@ async fn house() -> House {
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (held_open, stop) = oneshot::channel::<()>();
     let served = node.clone();
-    tokio::spawn(async move { tenure_server::serve(served, listener, async { drop(stop.await) }).await });
+    tokio::spawn(async move {
+        tenure_server::serve(served, listener, Settings::default(), async { drop(stop.await) }).await
+    });
     House { node, client: TenureClient::connect(address).await.unwrap(), _open: held_open }
 }
 

@@ -1,6 +1,7 @@
 //! What can be typed. It reads words; it does nothing.
 
 mod claim;
+mod config;
 mod help;
 mod key;
 mod lease;
@@ -10,6 +11,7 @@ mod serve;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use config::Config;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Watch};
@@ -80,7 +82,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(Key),
     /// Run the server.
-    Serve(Serve),
+    Serve(Box<Serve>),
+    /// Print, show and check the settings of a server.
+    #[command(subcommand)]
+    Config(Config),
     /// End the claims on a resource, whoever holds it.
     Break(Break),
     /// Give a claim to another lease, with a new fence.

@@ -3,6 +3,7 @@
 mod acquire;
 mod claims;
 mod classes;
+mod config;
 mod events;
 mod force;
 mod keys;
@@ -19,6 +20,7 @@ mod words;
 pub(crate) use acquire::acquire;
 pub(crate) use claims::{release, renew, touch, verify};
 pub(crate) use classes::class;
+pub(crate) use config::config;
 pub(crate) use events::{history, watch};
 pub(crate) use force::{break_claims, transfer};
 pub(crate) use keys::key;

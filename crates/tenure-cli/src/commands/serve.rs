@@ -2,40 +2,39 @@
 
 use super::stop_signal;
 use crate::args::Serve;
+use crate::config::{Effective, Settings};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::print;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_server::Settings as Doors;
 use tenure_server::disk::Directory;
 use tenure_server::{Clock, Environment, Lock, Node, Served, Status, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
 
-pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
+pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let clock = Arc::new(SystemClock::start());
-    let voice = Voice::raise(args.log_format, &args.log)?;
-    match (run(args, voice, clock).await, voice) {
+    let settings = Effective::of(serve)?.settings;
+    let voice = Voice::raise(settings.log_format, &settings.log)?;
+    match (run(settings, voice, clock).await, voice) {
         (Err(failure), Voice::Json) => Ok(failure.log()),
         (ended, _) => ended,
     }
 }
 
-async fn run(args: Serve, voice: Voice, clock: Arc<SystemClock>) -> Result<ExitCode, Failure> {
+async fn run(settings: Settings, voice: Voice, clock: Arc<SystemClock>) -> Result<ExitCode, Failure> {
     let what = "cannot serve";
-    if !args.listen.ip().is_loopback() && !args.insecure {
-        let why = format!("{} is beyond loopback, and nothing there would be encrypted or checked", args.listen);
-        return Err(Failure::usage(what, &why, "Listen on 127.0.0.1, or say --insecure if the network is trusted."));
-    }
-    let directory = args.data_dir.or_else(default_directory).ok_or_else(|| {
+    let directory = settings.data_dir.ok_or_else(|| {
         Failure::usage(what, "neither $XDG_STATE_HOME nor $HOME is set", "Say where the data goes with --data-dir DIR.")
     })?;
     let lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
     std::mem::forget(lock);
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-        let why = format!("cannot listen on {}: {error}", args.listen);
+    let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+        let why = format!("cannot listen on {}: {error}", settings.listen);
         Failure::new(
             what,
             &why,
@@ -46,11 +45,12 @@ async fn run(args: Serve, voice: Voice, clock: Arc<SystemClock>) -> Result<ExitC
     let node = open(&directory, clock.clone(), voice).await?;
     voice.ready(&node.status(), &directory, &listener, clock.monotonic());
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    let doors = Doors { hosts: settings.hosts };
     let stop = async {
         stop.await;
         voice.stopping();
     };
-    let served = tenure_server::serve(node, listener, stop).await;
+    let served = tenure_server::serve(node, listener, doors, stop).await;
     match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
         Served::Stopped => {
             voice.stopped();
@@ -127,10 +127,4 @@ impl Voice {
             Self::Json => tracing::info!("{words}"),
         }
     }
-}
-
-fn default_directory() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    state.map(|state| state.join("tenure"))
 }
