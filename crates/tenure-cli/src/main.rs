@@ -7,6 +7,7 @@ mod config;
 mod failure;
 mod log;
 mod print;
+mod supervisor;
 
 use args::{Cli, Command};
 use commands::Caller;

@@ -6,6 +6,7 @@ use crate::config::{Effective, Settings};
 use crate::failure::Failure;
 use crate::log::Voice;
 use crate::print;
+use crate::supervisor;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,9 +47,12 @@ async fn run(settings: Settings, voice: Voice, clock: Arc<SystemClock>) -> Resul
     voice.ready(&node.status(), &directory, &listener, clock.monotonic());
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     let doors = Doors { hosts: settings.hosts };
+    supervisor::ready();
+    tokio::spawn(supervisor::feed_watchdog(node.clone()));
     let stop = async {
         stop.await;
         voice.stopping();
+        supervisor::stopping();
     };
     let served = tenure_server::serve(node, listener, doors, stop).await;
     match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
