@@ -73,6 +73,12 @@ impl Failure {
         self.text.lines().next().unwrap_or_default().into()
     }
 
+    /// The same as `report`, for whoever reads a log and not a terminal.
+    pub(crate) fn log(self) -> ExitCode {
+        tracing::error!("{}", self.text);
+        ExitCode::from(self.code)
+    }
+
     #[expect(clippy::print_stderr, reason = "words go to stderr")]
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("tenure: {}", self.text);

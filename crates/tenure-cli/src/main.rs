@@ -3,10 +3,13 @@
 mod args;
 mod clock;
 mod commands;
+mod config;
 mod failure;
+mod log;
 mod page;
 mod print;
 mod screen;
+mod supervisor;
 
 use args::{Cli, Command};
 use commands::Caller;
@@ -30,7 +33,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let Cli { command, addr, output } = cli;
     let caller = &Caller { addr, output };
     match command {
-        Command::Serve(serve) => commands::serve(serve).await,
+        Command::Serve(serve) => commands::serve(*serve).await,
+        Command::Config(config) => commands::config(output, config),
         Command::Explain(explain) => commands::explain(output, &explain),
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,

@@ -145,6 +145,8 @@ struct Reign {
     /// When the loop last woke, and whether it then found that it had slept much too long.
     awake: Duration,
     stalled: bool,
+    /// How much of the dropped time was told of.
+    told: Duration,
     metrics: Metrics,
 }
 
@@ -164,13 +166,19 @@ impl Lessor {
 
     /// Leads whenever this node is elected, until the node stops.
     pub(crate) async fn run(mut self) {
+        let mut has_led = false;
         while let Some(led) = self.wait_to_lead().await {
+            if has_led {
+                tracing::info!(term = led.term, "this node leads again");
+            }
             let reign = self.begin(led);
             let over = self.reign(reign).await;
             self.shown.send_replace(None);
             if over == Over::Stopped {
                 return;
             }
+            tracing::warn!(term = led.term, "this node leads no longer: it grants nothing, and no lease ends");
+            has_led = true;
         }
     }
 
@@ -214,6 +222,7 @@ impl Lessor {
             in_flight: FuturesUnordered::new(),
             awake: at,
             stalled: false,
+            told: Duration::ZERO,
             metrics: self.metrics.clone(),
         }
     }
@@ -236,6 +245,7 @@ impl Lessor {
                 Some((replies, answer)) = reign.in_flight.next() => {
                     let at = self.wake(&mut reign);
                     reign.landed(replies, answer, at);
+                    reign.tell_of_stalls();
                     self.shown.send_replace(Some(reign.time));
                 }
                 order = self.upkeep.recv(), if room => match order {
@@ -278,6 +288,7 @@ impl Lessor {
         reign.time.wake(at);
         let now = reign.time.read(at);
         reign.awake = at;
+        reign.tell_of_stalls();
         self.shown.send_replace(Some(reign.time));
         let entry = Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: RULES_MAX, commands };
         let proposed = self.consensus.propose(entry);
@@ -360,6 +371,17 @@ impl Reign {
                 answer_all(replies, &Unready::NotLeader { leader: None });
             }
             Err(Lost::Unknown) => answer_all(replies, &Unready::Unknown),
+        }
+    }
+
+    /// Says that time was dropped: it needs a stall of half a second, so it is not said often.
+    fn tell_of_stalls(&mut self) {
+        let dropped = self.time.dropped();
+        if dropped > self.told {
+            let [dropped_ms, total_ms] =
+                [dropped - self.told, dropped].map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            tracing::warn!(dropped_ms, total_ms, "a stall: service time was dropped, and leases end later by so much");
+            self.told = dropped;
         }
     }
 

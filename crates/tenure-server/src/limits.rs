@@ -117,5 +117,8 @@ pub(crate) const ENTRY_COST_BYTES: usize = 256;
 /// Records beyond this many bytes wait for the next batch, so that no batch comes near the log's own limit.
 pub(crate) const BATCH_BYTES_SOFT_MAX: usize = 8 * 1024 * 1024;
 
+/// A write to the log that takes longer is worth a line in the log: a tick is late by then, and every answer waits.
+pub(crate) const WRITE_SLOW: Duration = TICK;
+
 /// Writes waiting for the disk.
 pub(crate) const WRITES_MAX: usize = 4096;

@@ -20,17 +20,17 @@ pub enum Served {
     Failed(String),
 }
 
+/// What an operator chooses about the doors.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Host names, beside loopback, under which HTTP clients may ask.
+    pub hosts: Vec<String>,
+}
+
 /// Why serving could not start or go on.
 #[derive(Debug, thiserror::Error)]
 #[error("the server cannot listen: {0}")]
 pub struct ServeError(String);
-
-/// What can be said about serving.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// Names that the HTTP door is reached by, beside those of this machine.
-    pub hosts: Vec<String>,
-}
 
 /// Serves a node on a listener until `stop` resolves or the node fails.
 pub async fn serve(

@@ -1,24 +1,26 @@
 //! What can be typed. It reads words; it does nothing.
 
 mod claim;
+mod config;
 mod explain;
 mod help;
 mod key;
 mod lease;
 mod look;
 mod resource;
+mod serve;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use config::Config;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Watch};
 pub(crate) use resource::Resource;
+pub(crate) use serve::{LogFormat, Serve};
 
-use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Leases: time-bound ownership that ends by itself.
 #[derive(Debug, Parser)]
@@ -82,7 +84,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Key(Key),
     /// Run the server.
-    Serve(Serve),
+    Serve(Box<Serve>),
+    /// Print, show and check the settings of a server.
+    #[command(subcommand)]
+    Config(Config),
     /// End the claims on a resource, whoever holds it.
     Break(Break),
     /// Give a claim to another lease, with a new fence.
@@ -102,17 +107,4 @@ pub(crate) enum Command {
     Ping,
     /// Print the version.
     Version,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// The address to listen on.
-    #[arg(long, env = "TENURE_LISTEN", default_value = "127.0.0.1:7420")]
-    pub(crate) listen: SocketAddr,
-    /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
-    #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Listen beyond loopback although nothing is encrypted and nobody is asked who they are.
-    #[arg(long)]
-    pub(crate) insecure: bool,
 }

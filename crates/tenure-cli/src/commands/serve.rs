@@ -2,46 +2,62 @@
 
 use super::stop_signal;
 use crate::args::Serve;
+use crate::config::{Effective, Settings};
 use crate::failure::Failure;
+use crate::log::Voice;
 use crate::print;
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use crate::supervisor;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_server::Settings as Doors;
 use tenure_server::disk::Directory;
-use tenure_server::{Clock, Environment, Lock, Node, Served, Settings, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::{Clock, Environment, Lock, Node, Served, Status, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
 
-pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
-    let what = "cannot serve";
+pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let clock = Arc::new(SystemClock::start());
-    log_to_stderr();
-    if !args.listen.ip().is_loopback() && !args.insecure {
-        let why = format!("{} is beyond loopback, and nothing there would be encrypted or checked", args.listen);
-        return Err(Failure::usage(what, &why, "Listen on 127.0.0.1, or say --insecure if the network is trusted."));
+    let settings = Effective::of(serve)?.settings;
+    let voice = Voice::raise(settings.log_format, &settings.log)?;
+    match (run(settings, voice, clock).await, voice) {
+        (Err(failure), Voice::Json) => Ok(failure.log()),
+        (ended, _) => ended,
     }
-    let directory = args.data_dir.or_else(default_directory).ok_or_else(|| {
+}
+
+async fn run(settings: Settings, voice: Voice, clock: Arc<SystemClock>) -> Result<ExitCode, Failure> {
+    let what = "cannot serve";
+    let directory = settings.data_dir.ok_or_else(|| {
         Failure::usage(what, "neither $XDG_STATE_HOME nor $HOME is set", "Say where the data goes with --data-dir DIR.")
     })?;
     let lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
     std::mem::forget(lock);
-    let listener = TcpListener::bind(args.listen).await.map_err(|error| {
-        let why = format!("cannot listen on {}: {error}", args.listen);
+    let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+        let why = format!("cannot listen on {}: {error}", settings.listen);
         Failure::new(
             what,
             &why,
             "Nothing was changed. Choose another address with --listen, or stop what listens there.",
         )
     })?;
-    let node = open(&directory, clock.clone()).await?;
-    banner(&node, &directory, &listener, clock.monotonic());
+    voice.starting(&directory);
+    let node = open(&directory, clock.clone(), voice).await?;
+    voice.ready(&node.status(), &directory, &listener, clock.monotonic());
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
-    let served = tenure_server::serve(node, listener, &Settings::default(), stop).await;
+    let doors = Doors { hosts: settings.hosts };
+    supervisor::ready();
+    tokio::spawn(supervisor::feed_watchdog(node.clone()));
+    let stop = async {
+        stop.await;
+        voice.stopping();
+        supervisor::stopping();
+    };
+    let served = tenure_server::serve(node, listener, &doors, stop).await;
     match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
         Served::Stopped => {
-            print::say("stopped; everything acknowledged is on disk");
+            voice.stopped();
             Ok(ExitCode::SUCCESS)
         }
         Served::Failed(why) => Err(Failure::new(
@@ -52,7 +68,7 @@ pub(crate) async fn serve(args: Serve) -> Result<ExitCode, Failure> {
     }
 }
 
-async fn open(directory: &Path, clock: Arc<SystemClock>) -> Result<Node, Failure> {
+async fn open(directory: &Path, clock: Arc<SystemClock>, voice: Voice) -> Result<Node, Failure> {
     let what = format!("cannot open {}", directory.display());
     let environment = Environment {
         clock,
@@ -63,34 +79,56 @@ async fn open(directory: &Path, clock: Arc<SystemClock>) -> Result<Node, Failure
     };
     let (node, opened) = Node::open(environment).await.map_err(|error| Failure::new(&what, &error.to_string(), ""))?;
     if let Some(torn) = opened.torn {
-        print::say(&format!("the log ended in an unfinished write, as a crash leaves it; cut {torn}"));
+        voice.recovered(&torn);
     }
     node.ready().await.map_err(|why| Failure::new(&what, &why, "See the log above."))?;
     Ok(node)
 }
 
-fn banner(node: &Node, directory: &Path, listener: &TcpListener, took: Duration) {
-    let status = node.status();
-    let leases = match status.leases {
-        1 => "1 lease".into(),
-        count => format!("{count} leases"),
-    };
-    let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| address.to_string());
-    print::say(&format!("tenure {}, one durable node", env!("CARGO_PKG_VERSION")));
-    print::say(&format!("data       {} ({leases} recovered)", directory.display()));
-    print::say(&format!("listening  http://{address}"));
-    print::say(&format!("ready      in {} ms; try: tenure acquire jobs/nightly --ttl 30s", took.as_millis()));
-}
+/// What the server says of itself: in lines that people read at a glance, or as events with fields.
+impl Voice {
+    fn starting(self, directory: &Path) {
+        if self == Self::Json {
+            let pid = std::process::id();
+            tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = %directory.display(), pid, "starting");
+        }
+    }
 
-fn default_directory() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    state.map(|state| state.join("tenure"))
-}
+    fn recovered(self, torn: &str) {
+        let words = "the log ended in an unfinished write, as a crash leaves it";
+        match self {
+            Self::Text => print::say(&format!("{words}; cut {torn}")),
+            Self::Json => tracing::warn!(cut = torn, "{words}"),
+        }
+    }
 
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TENURE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,tenure=info,tenure_server=info,openraft=error"));
-    let ansi = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi).init();
+    fn ready(self, status: &Status, directory: &Path, listener: &TcpListener, took: Duration) {
+        let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| address.to_string());
+        let (listen, data_dir) = (format!("http://{address}"), directory.display());
+        let (leases, took_ms) = (status.leases as u64, took.as_millis());
+        if self == Self::Json {
+            let (term, took_ms) = (status.leads_in, u64::try_from(took_ms).unwrap_or(u64::MAX));
+            tracing::info!(listen, %data_dir, leases, term, took_ms, "ready");
+            return;
+        }
+        let leases = print::count(leases, "lease", "leases");
+        print::say(&format!("tenure {}, one durable node", env!("CARGO_PKG_VERSION")));
+        print::say(&format!("data       {data_dir} ({leases} recovered)"));
+        print::say(&format!("listening  {listen}"));
+        print::say(&format!("ready      in {took_ms} ms; try: tenure acquire jobs/nightly --ttl 30s"));
+    }
+
+    fn stopping(self) {
+        if self == Self::Json {
+            tracing::info!("stopping");
+        }
+    }
+
+    fn stopped(self) {
+        let words = "stopped; everything acknowledged is on disk";
+        match self {
+            Self::Text => print::say(words),
+            Self::Json => tracing::info!("{words}"),
+        }
+    }
 }

@@ -58,6 +58,19 @@ impl Server {
         let mut words = wrapper.iter().copied().chain([binary()]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory);
+        Self::run(command)
+    }
+
+    /// Starts a server by these flags alone.
+    pub fn start_with(flags: &[&str]) -> Self {
+        let mut command = Command::new(binary());
+        command.arg("serve").args(flags);
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        // What is looked for below are the words for people.
+        command.env("TENURE_LOG_FORMAT", "text");
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let words = Arc::new(Mutex::new(String::new()));

@@ -7,7 +7,7 @@ use super::types::{
     RaftEntry, RaftLogId, RaftVote, Types, decode_entry, decode_log_id, decode_vote, encode_log_id, encode_payload,
     encode_vote,
 };
-use crate::limits::{BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITES_MAX};
+use crate::limits::{BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITE_SLOW, WRITES_MAX};
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 use openraft::OptionalSend;
@@ -222,6 +222,10 @@ async fn write_all(
         if let Ok(locations) = &result {
             let took = metrics.now().saturating_sub(begun);
             metrics.written(records.iter().map(Record::encoded_bytes).sum(), took);
+            if took > WRITE_SLOW {
+                let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(took_ms, "the disk was slow to write and sync a batch of the log");
+            }
             let mut tail = tail.lock().expect("nobody panics while holding the tail");
             locations.iter().for_each(|location| tail.locate(*location));
             tail.evict();

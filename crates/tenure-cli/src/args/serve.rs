@@ -1,0 +1,87 @@
+//! What `tenure serve` can be told, by flags and by the environment. The file and the defaults are in `config.rs`.
+
+use clap::builder::BoolishValueParser;
+use clap::error::Error;
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What was said, and which of it the environment said.
+#[derive(Debug)]
+pub(crate) struct Serve {
+    pub(crate) said: Said,
+    environment: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Said {
+    /// A file with settings; $XDG_CONFIG_HOME/tenure/tenure.toml or /etc/tenure/tenure.toml unless said.
+    #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The address to listen on [default: 127.0.0.1:7420].
+    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
+    #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Listen beyond loopback although nothing is encrypted and nobody is asked who they are.
+    #[arg(long, env = "TENURE_INSECURE", num_args = 0, default_missing_value = "true",
+          action = ArgAction::Set, value_parser = BoolishValueParser::new())]
+    pub(crate) insecure: Option<bool>,
+    /// A host name under which HTTP clients may ask for this server, beside loopback; may be repeated.
+    #[arg(long = "host", env = "TENURE_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) hosts: Option<Vec<String>>,
+    /// How to log [default: auto].
+    #[arg(long, env = "TENURE_LOG_FORMAT", value_enum, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What to log, such as `info` or `warn,tenure_server=debug`.
+    #[arg(long, env = "TENURE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// Text if stderr is a terminal, JSON if not.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON document a line.
+    Json,
+}
+
+impl Serve {
+    /// Whether the environment said this, and not a flag.
+    pub(crate) fn is_by_environment(&self, key: &str) -> bool {
+        self.environment.iter().any(|id| id == key)
+    }
+}
+
+impl FromArgMatches for Serve {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let said = Said::from_arg_matches(matches)?;
+        let ids = matches.ids().map(|id| id.as_str().to_owned());
+        let is_by_environment = |id: &String| {
+            matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::EnvVariable)
+        };
+        Ok(Self { said, environment: ids.filter(is_by_environment).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Serve {
+    fn augment_args(command: Command) -> Command {
+        Said::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Said::augment_args_for_update(command)
+    }
+}

@@ -1,0 +1,305 @@
+//! The settings of a server, and where each comes from: a flag, else the environment, else a file, else the default. It
+//! reads and explains; it starts nothing.
+
+use crate::args::{LogFormat, Serve};
+use crate::failure::Failure;
+use crate::log;
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Host names in all, and the bytes of one, which is as long as a name in DNS can be.
+const HOSTS_MAX: usize = 64;
+const HOST_BYTES_MAX: usize = 253;
+
+/// A name that is this like a key was meant to be it.
+const LIKENESS_MIN: f64 = 0.75;
+
+/// What a file may say. What it does not say is left to the defaults; what is not here is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    listen: Option<SocketAddr>,
+    data_dir: Option<PathBuf>,
+    insecure: Option<bool>,
+    hosts: Option<Vec<String>>,
+    log_format: Option<LogFormat>,
+    log: Option<String>,
+}
+
+const KEYS: [&str; 6] = ["listen", "data_dir", "insecure", "hosts", "log_format", "log"];
+
+/// What a server runs by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    /// None if nobody said, and there is no home to put it in.
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) insecure: bool,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7420)),
+            data_dir: default_directory(),
+            insecure: false,
+            hosts: Vec::new(),
+            log_format: LogFormat::Auto,
+            log: log::FILTER_DEFAULT.into(),
+        }
+    }
+}
+
+/// One setting as it is, and who said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Origin {
+    pub(crate) key: &'static str,
+    pub(crate) value: String,
+    pub(crate) from: String,
+}
+
+/// Settings with their origins, in the order of the keys.
+#[derive(Debug)]
+pub(crate) struct Effective {
+    pub(crate) settings: Settings,
+    pub(crate) origins: Vec<Origin>,
+}
+
+impl Effective {
+    /// Puts together what was said. The first that has something to say wins.
+    pub(crate) fn of(serve: Serve) -> Result<Self, Failure> {
+        let (file, place) = match find(serve.said.config.as_deref()) {
+            Some(path) => (File::read(&path)?, path.display().to_string()),
+            None => (File::default(), String::new()),
+        };
+        let default = Settings::default();
+        let mut origins = Vec::new();
+        macro_rules! pick {
+            ($key:ident, $default:expr, $show:expr) => {{
+                let said = serve.said.$key.clone();
+                let from = match (&said, &file.$key) {
+                    (Some(_), _) if serve.is_by_environment(stringify!($key)) => {
+                        format!("environment, TENURE_{}", stringify!($key).to_uppercase())
+                    }
+                    (Some(_), _) => "flag".into(),
+                    (None, Some(_)) => place.clone(),
+                    (None, None) => "default".into(),
+                };
+                let value = said.or_else(|| file.$key.clone()).unwrap_or($default);
+                origins.push(Origin { key: stringify!($key), value: $show(&value), from });
+                value
+            }};
+        }
+        let settings = Settings {
+            listen: pick!(listen, default.listen, ToString::to_string),
+            data_dir: Some(pick!(data_dir, default.data_dir.unwrap_or_default(), |path: &PathBuf| path
+                .display()
+                .to_string()))
+            .filter(|path| !path.as_os_str().is_empty()),
+            insecure: pick!(insecure, default.insecure, ToString::to_string),
+            hosts: pick!(hosts, default.hosts, |hosts: &Vec<String>| hosts.join(",")),
+            log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
+            log: pick!(log, default.log, Clone::clone),
+        };
+        settings.check()?;
+        Ok(Self { settings, origins })
+    }
+}
+
+impl Settings {
+    /// Refuses what no server can run by.
+    fn check(&self) -> Result<(), Failure> {
+        let what = "cannot serve";
+        if !self.listen.ip().is_loopback() && !self.insecure {
+            let why = format!("{} is beyond loopback, and nothing there would be encrypted or checked", self.listen);
+            return Err(Failure::usage(
+                what,
+                &why,
+                "Listen on 127.0.0.1, or say --insecure if the network is trusted.",
+            ));
+        }
+        let is_host = |host: &String| {
+            let fits = (1..=HOST_BYTES_MAX).contains(&host.len());
+            fits && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+        };
+        if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
+            let why = format!("{host:?} is no host name");
+            return Err(Failure::usage(
+                what,
+                &why,
+                "Nothing was changed. Say a name without a port, such as leases.local.",
+            ));
+        }
+        if self.hosts.len() > HOSTS_MAX {
+            let why = format!("there are {} host names, and {HOSTS_MAX} may be", self.hosts.len());
+            return Err(Failure::usage(what, &why, "Nothing was changed. Name fewer."));
+        }
+        log::filter(&self.log).map(drop)
+    }
+}
+
+impl File {
+    /// Reads a file, or says at which line and column it is wrong.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        let what = format!("cannot use {}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let next = match error.kind() {
+                ErrorKind::NotFound => "Nothing was changed. Make one with `tenure config init --write FILE`.",
+                _ => "Nothing was changed. See who may read it.",
+            };
+            Failure::usage(&what, &error.to_string(), next)
+        })?;
+        Self::parse(&text).map_err(|(why, next)| Failure::usage(&what, &why, &next))
+    }
+
+    /// What is wrong with it, and what to do.
+    fn parse(text: &str) -> Result<Self, (String, String)> {
+        toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start).min(text.len());
+            let before = &text[..at];
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            let why = format!("line {line}, column {column}: {}", error.message());
+            let unknown = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
+            let next = match unknown.map(meant) {
+                Some(Some(key)) => format!("Nothing was changed. Did you mean `{key}`?"),
+                Some(None) => "Nothing was changed. See every key with `tenure config init`.".into(),
+                None => "Nothing was changed. Correct it and try again.".into(),
+            };
+            (why, next)
+        })
+    }
+
+    /// Refuses what no server can run by, flags and environment aside.
+    pub(crate) fn check(self) -> Result<(), Failure> {
+        let default = Settings::default();
+        let settings = Settings {
+            listen: self.listen.unwrap_or(default.listen),
+            insecure: self.insecure.unwrap_or_default(),
+            hosts: self.hosts.unwrap_or_default(),
+            log: self.log.unwrap_or(default.log),
+            ..Settings::default()
+        };
+        settings.check()
+    }
+}
+
+/// The key that somebody meant.
+fn meant(word: &str) -> Option<&'static str> {
+    let likeness = |key: &&str| strsim::jaro_winkler(word, key);
+    let nearest = KEYS.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    nearest.filter(|key| likeness(key) >= LIKENESS_MIN)
+}
+
+/// The file that was named, or the first that is there.
+pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
+    let home = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
+    let places =
+        [home, Some(PathBuf::from("/etc"))].into_iter().flatten().map(|place| place.join("tenure/tenure.toml"));
+    named.map(Path::to_owned).or_else(|| places.into_iter().find(|place| place.exists()))
+}
+
+fn default_directory() -> Option<PathBuf> {
+    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("tenure"))
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// A file that says nothing but what the defaults are: every key, its default, and what it is for.
+pub(crate) fn template() -> String {
+    let Settings { listen, data_dir, insecure, hosts, log_format, log } = Settings::default();
+    let file = File {
+        listen: Some(listen),
+        data_dir: Some(data_dir.unwrap_or_else(|| "/var/lib/tenure".into())),
+        insecure: Some(insecure),
+        hosts: Some(hosts),
+        log_format: Some(log_format),
+        log: Some(log),
+    };
+    let values = toml::to_string(&file).expect("every setting can be written as TOML");
+    let mut text = String::from(HEAD);
+    for (line, why) in values.lines().zip(WHY) {
+        text += "\n";
+        why.iter().for_each(|why| text += &format!("# {why}\n"));
+        text += &format!("#{line}\n");
+    }
+    text
+}
+
+const HEAD: &str = "\
+# Settings of `tenure serve`. A flag beats the environment, which beats this file, which beats the defaults.
+# What is here are the defaults: take the # away from a line to change it. `tenure config check` tells whether
+# the file can be used, and `tenure config show` what is in force and why.
+";
+
+/// What each key is for, in the order of the keys.
+const WHY: [&[&str]; KEYS.len()] = [
+    &["The address to listen on: --listen, TENURE_LISTEN. Beyond loopback it needs `insecure`."],
+    &[
+        "Where the data is kept: --data-dir, TENURE_DATA_DIR. A local disk that keeps its word on fdatasync; every",
+        "answer to a write waits for it.",
+    ],
+    &[
+        "Listen beyond loopback although nothing is encrypted and nobody is asked who they are: --insecure,",
+        "TENURE_INSECURE. Only where everybody on the network is trusted.",
+    ],
+    &[
+        "Host names under which HTTP clients may ask for this server, beside loopback: --host, TENURE_HOSTS. Others",
+        "are refused, so that no page in a browser reaches the server under a name of its own.",
+    ],
+    &["How to log, on stderr: --log-format, TENURE_LOG_FORMAT. auto is text on a terminal and JSON elsewhere."],
+    &["What to log: --log, TENURE_LOG. For more from Tenure itself: \"warn,tenure=debug,tenure_server=debug\"."],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_says_nothing_and_uncommented_it_says_the_defaults() {
+        let template = template();
+        assert_eq!(File::parse(&template).unwrap(), File::default());
+        let is_setting = |line: &&str| KEYS.iter().any(|key| line.starts_with(&format!("#{key} = ")));
+        let settings: Vec<&str> = template.lines().filter(is_setting).map(|line| &line[1..]).collect();
+        assert_eq!(settings.len(), KEYS.len(), "every key once: {settings:?}");
+        let file = File::parse(&settings.join("\n")).unwrap();
+        let said = Settings {
+            listen: file.listen.unwrap(),
+            data_dir: file.data_dir,
+            insecure: file.insecure.unwrap(),
+            hosts: file.hosts.unwrap(),
+            log_format: file.log_format.unwrap(),
+            log: file.log.unwrap(),
+        };
+        assert_eq!(said, Settings::default());
+    }
+
+    #[test]
+    fn each_reason_stands_over_its_key() {
+        let template = template();
+        for (key, why) in KEYS.iter().zip(WHY) {
+            assert!(template.contains(&format!("# {}\n#{key} = ", why.last().unwrap())), "{key}");
+            assert!(why.join(" ").contains(&format!("TENURE_{}", key.to_uppercase())), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place_and_what_was_meant() {
+        let wrong = |text| File::parse(text).unwrap_err();
+        let (why, next) = wrong("log = \"info\"\n\n  lisen = \"127.0.0.1:1\"\n");
+        assert!(why.starts_with("line 3, column 3: unknown field `lisen`"), "{why}");
+        assert!(next.ends_with("Did you mean `listen`?"), "{next}");
+        assert!(wrong("colour = 1").1.contains("tenure config init"));
+        let (why, _) = wrong("listen = \"here\"");
+        assert!(why.starts_with("line 1, column 10: "), "{why}");
+        assert!(wrong("insecure = \"yes\"").0.contains("expected a boolean"));
+    }
+}
