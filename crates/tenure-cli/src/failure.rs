@@ -68,6 +68,11 @@ impl Failure {
         Self { code, ..Self::new(what, &error.to_string(), &next) }
     }
 
+    /// What failed and why, without what to do.
+    pub(crate) fn first_line(&self) -> String {
+        self.text.lines().next().unwrap_or_default().into()
+    }
+
     #[expect(clippy::print_stderr, reason = "words go to stderr")]
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("tenure: {}", self.text);

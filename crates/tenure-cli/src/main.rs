@@ -4,7 +4,9 @@ mod args;
 mod clock;
 mod commands;
 mod failure;
+mod page;
 mod print;
+mod screen;
 
 use args::{Cli, Command};
 use commands::Caller;

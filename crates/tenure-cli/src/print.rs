@@ -2,42 +2,39 @@
 #![expect(clippy::print_stderr, reason = "this is the one place that prints")]
 
 use crate::args::Output;
-use comfy_table::{Table, presets};
+use crate::page::Page;
+use crate::screen::Screen;
 use serde::Serialize;
 use std::io::Write;
 use std::time::Duration;
 
-/// A row of a list: for people as cells, for programs as JSON, and its name alone.
-pub(crate) trait Row: Serialize {
-    const HEADINGS: &'static [&'static str];
-    /// What is said if there are none.
-    const EMPTY: &'static str;
-    fn cells(&self) -> Vec<String>;
-    fn name(&self) -> String;
-}
-
-#[derive(Serialize)]
-struct Items<'a, T> {
-    items: &'a [T],
-}
-
-pub(crate) fn list<T: Row>(output: Output, rows: &[T]) {
-    match output {
-        Output::Json => line(&json(&Items { items: rows })),
-        Output::Jsonl => rows.iter().for_each(|row| line(&json(row))),
-        Output::Name => rows.iter().for_each(|row| line(&row.name())),
-        Output::Table if rows.is_empty() => say(T::EMPTY),
-        Output::Table => table(0, rows),
+/// What can be printed in every form: for people as a page, for programs as JSON, and by its names alone.
+pub(crate) trait Draw: Serialize {
+    fn draw(&self, page: &mut Page);
+    fn names(&self) -> Vec<String>;
+    /// One JSON document a line.
+    fn documents(&self) -> Vec<String> {
+        vec![json(self)]
     }
 }
 
-/// Rows under their headings, so far from the left.
-pub(crate) fn table<T: Row>(indent: usize, rows: &[T]) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(T::HEADINGS);
-    table.add_rows(rows.iter().map(Row::cells));
-    for row in table.lines() {
-        line(&format!("{:indent$}{}", "", row.trim()));
+/// Prints it in the form that was asked for.
+pub(crate) fn draw(output: Output, seen: &impl Draw) {
+    match output {
+        Output::Json => line(&json(seen)),
+        Output::Jsonl => lines(&seen.documents()),
+        Output::Name => lines(&seen.names()),
+        Output::Table => {
+            let mut page = Page::new(Screen::of_stdout());
+            seen.draw(&mut page);
+            page.print();
+        }
+    }
+}
+
+fn lines(lines: &[String]) {
+    if !lines.is_empty() {
+        line(&lines.join("\n"));
     }
 }
 
@@ -49,14 +46,6 @@ pub(crate) fn one(output: Output, words: &str, all: &impl Serialize) {
     }
 }
 
-/// Facts about one thing, each with its name before it.
-pub(crate) fn facts(facts: &[(&str, String)]) {
-    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    for (name, value) in facts {
-        line(&format!("{name:width$}  {value}"));
-    }
-}
-
 /// A line of data.
 pub(crate) fn line(words: &str) {
     bytes(words.as_bytes());
@@ -64,8 +53,17 @@ pub(crate) fn line(words: &str) {
 
 /// Data as it is, and the end of the line.
 pub(crate) fn bytes(data: &[u8]) {
+    raw(data, b"\n");
+}
+
+/// Text that has its own ends of lines.
+pub(crate) fn text(text: &str) {
+    raw(text.as_bytes(), b"");
+}
+
+fn raw(data: &[u8], end: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(data).and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
+    let written = stdout.write_all(data).and_then(|()| stdout.write_all(end)).and_then(|()| stdout.flush());
     if written.is_err() {
         // Whoever read this has gone, as `head` does: there is nobody left to tell.
         std::process::exit(141);
@@ -76,7 +74,7 @@ pub(crate) fn say(words: &str) {
     eprintln!("tenure: {words}");
 }
 
-pub(crate) fn json(value: &impl Serialize) -> String {
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("what is printed has only text keys")
 }
 

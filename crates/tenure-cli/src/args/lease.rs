@@ -80,6 +80,9 @@ pub(crate) struct LeaseFilter {
     /// Only those that hold a resource whose name starts so.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) holds: Option<String>,
+    /// Look again every second and on every change; in other forms than a table, print it once a change.
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,12 +10,18 @@ pub(crate) struct Ls {
     /// Only what this holder holds.
     #[arg(long)]
     pub(crate) holder: Option<String>,
+    /// Look again every second and on every change; in other forms than a table, print it once a change.
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The resource.
     pub(crate) name: String,
+    /// Look again every second and on every change; in other forms than a table, print it once a change.
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,8 @@
 use super::{Caller, millis, words};
 use crate::args::{Class as Asked, ClassSet};
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, List, Row};
+use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
 use tenure::{Client, v1};
@@ -28,7 +29,7 @@ impl Row for Class {
         &["CLASS", "TTL", "SHORTEST", "LONGEST", "RENEWED BY", "GRACE", "MAX LIFETIME"];
     const EMPTY: &'static str = "there are no classes";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let span = |ms: i64| print::span_ms(ms.unsigned_abs());
         let or_none = |ms: i64| if ms == 0 { String::from("-") } else { span(ms) };
         let lifetime = match self.lifetime_while_others_wait {
@@ -37,7 +38,8 @@ impl Row for Class {
         };
         let (ttl, shortest) = (span(self.ttl_ms), span(self.ttl_min_ms));
         let longest = if self.ttl_max_ms >= UNBOUNDED_MS { "-".into() } else { span(self.ttl_max_ms) };
-        vec![self.name.clone(), ttl, shortest, longest, self.renew.into(), or_none(self.grace_ms), lifetime]
+        let cells = [self.name.clone(), ttl, shortest, longest, self.renew.into(), or_none(self.grace_ms), lifetime];
+        cells.map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -57,7 +59,7 @@ async fn ls(caller: &Caller) -> Result<ExitCode, Failure> {
     let client = caller.connect(what).await?;
     let classes = classes(&client, what).await?;
     let rows: Vec<Class> = classes.into_iter().map(row).collect();
-    print::list(caller.output, &rows);
+    print::draw(caller.output, &List(rows));
     Ok(ExitCode::SUCCESS)
 }
 

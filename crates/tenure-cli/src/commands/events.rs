@@ -4,7 +4,8 @@ use super::{Caller, lease_or_none, lease_text, stop_signal, words};
 use crate::args::{History, Output, Watch};
 use crate::clock;
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, List, Row};
+use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
 use tenure::{Error, v1};
@@ -170,9 +171,9 @@ impl Row for Event {
     const HEADINGS: &'static [&'static str] = &["PLACE", "WHEN", "WHAT"];
     const EMPTY: &'static str = "nothing is remembered";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let ago = print::ago_ms(clock::wall_ms().saturating_sub(self.wall_ms));
-        vec![self.place(), ago, self.words.clone()]
+        vec![self.place().into(), ago.into(), self.words.clone().into()]
     }
 
     fn name(&self) -> String {
@@ -198,7 +199,7 @@ pub(crate) async fn history(caller: &Caller, args: History) -> Result<ExitCode, 
         let Some(next) = page.next else { break };
         request.before = Some(next);
     }
-    print::list(caller.output, &rows);
+    print::draw(caller.output, &List(rows));
     Ok(ExitCode::SUCCESS)
 }
 

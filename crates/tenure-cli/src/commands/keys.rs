@@ -3,7 +3,8 @@
 use super::{Caller, lease_or_none, words};
 use crate::args::{Key as Asked, Output};
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, List, Row};
+use crate::print;
 use serde::Serialize;
 use std::io::Read;
 use std::process::ExitCode;
@@ -61,9 +62,10 @@ impl Row for Key {
     const HEADINGS: &'static [&'static str] = &["KEY", "VALUE", "LEASE", "VERSION", "REVISION"];
     const EMPTY: &'static str = "there are no keys";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let lease = self.lease.clone().unwrap_or_else(|| "-".into());
-        vec![self.key.clone(), self.shown(), lease, self.version.to_string(), self.mod_revision.to_string()]
+        let cells = [self.key.clone(), self.shown(), lease, self.version.to_string(), self.mod_revision.to_string()];
+        cells.map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -153,7 +155,7 @@ async fn ls(caller: &Caller, prefix: String) -> Result<ExitCode, Failure> {
         }
         request.from = page.next;
     }
-    print::list(caller.output, &rows);
+    print::draw(caller.output, &List(rows));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,12 +1,14 @@
 //! Leases by themselves: lease grant|ls|show|release. Their revocation is `revoke.rs`.
 
 use super::acquire::grant as grant_request;
+use super::again::{again, once};
 use super::revoke::revoke;
 use super::{Caller, lease_or_none, lease_text, words};
-use crate::args::{Lease as Asked, LeaseFilter, Output, Terms};
+use crate::args::{Lease as Asked, LeaseFilter, Terms};
 use crate::clock;
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, Left, List, Page, Row};
+use crate::print::{self, Draw};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -66,14 +68,19 @@ impl Lease {
         }
     }
 
+    fn left(&self) -> Left {
+        Left { remaining_ms: self.remaining_ms, of_ms: self.ttl_ms }
+    }
+
     /// Everything about it that is worth a line.
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self, page: &Page) -> Vec<(&'static str, String)> {
         let ago = |wall_ms: u64| print::ago_ms(clock::wall_ms().saturating_sub(wall_ms));
         let left = print::span_ms(self.remaining_ms);
         let mut facts = vec![
             ("lease", self.lease.clone()),
             ("holder", self.holder.clone()),
-            ("state", format!("{}, {left} left of {}", self.state, print::span_ms(self.ttl_ms))),
+            ("state", self.state.clone()),
+            ("until", format!("{}{left} left of {}", page.bar(self.left()), print::span_ms(self.ttl_ms))),
             ("granted", format!("{} ({})", ago(self.granted_wall_ms), clock::local(self.granted_wall_ms))),
             ("renewed", format!("{} ({})", ago(self.renewed_wall_ms), clock::local(self.renewed_wall_ms))),
         ];
@@ -109,11 +116,12 @@ impl Row for Lease {
         &["LEASE", "HOLDER", "STATE", "CLASS", "TTL", "LEFT", "HOLDS", "WAITS FOR"];
     const EMPTY: &'static str = "no lease lives";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let some = |names: &[String]| print::or_dash(&names.join(" "));
-        let (ttl, left) = (print::span_ms(self.ttl_ms), print::span_ms(self.remaining_ms));
-        let (state, class) = (self.state.clone(), print::or_dash(&self.class));
-        vec![self.lease.clone(), self.holder.clone(), state, class, ttl, left, some(&self.holds), some(&self.waits)]
+        let [lease, holder, state] = [&self.lease, &self.holder, &self.state].map(|text| text.as_str().into());
+        let (class, ttl) = (print::or_dash(&self.class).into(), print::span_ms(self.ttl_ms).into());
+        let left = Cell::Left(self.left());
+        vec![lease, holder, state, class, ttl, left, some(&self.holds).into(), some(&self.waits).into()]
     }
 
     fn name(&self) -> String {
@@ -151,7 +159,6 @@ async fn grant(caller: &Caller, terms: Terms) -> Result<ExitCode, Failure> {
 
 async fn ls(caller: &Caller, filter: LeaseFilter) -> Result<ExitCode, Failure> {
     let what = "cannot list leases";
-    let client = caller.connect(what).await?;
     let request = v1::ListLeasesRequest {
         holder: filter.holder.unwrap_or_default(),
         label: filter.label.map(|label| v1::Label { key: label.key, value: label.value }),
@@ -159,9 +166,11 @@ async fn ls(caller: &Caller, filter: LeaseFilter) -> Result<ExitCode, Failure> {
         holds_prefix: filter.holds.unwrap_or_default(),
         ..v1::ListLeasesRequest::default()
     };
-    let rows: Vec<Lease> = all(&client, request, what).await?.into_iter().map(Lease::new).collect();
-    print::list(caller.output, &rows);
-    Ok(ExitCode::SUCCESS)
+    let look = async |client: &Client| {
+        let leases = all(client, request.clone(), what).await?;
+        Ok(List(leases.into_iter().map(Lease::new).collect()))
+    };
+    if filter.watch { again(caller, what, look).await } else { once(caller, what, look).await }
 }
 
 /// All leases that were asked for, page by page.
@@ -207,7 +216,7 @@ async fn show(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {
                 child_leases: reply.children.into_iter().map(lease_text).collect(),
                 key_names: reply.keys.iter().map(|key| words::text(key)).collect(),
             };
-            show_living(caller.output, &shown);
+            print::draw(caller.output, &shown);
         }
         State::Ended(item) => {
             let end = item.end.unwrap_or_default();
@@ -218,40 +227,46 @@ async fn show(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {
                 how: words::end(&end),
                 ended_wall_ms: end.wall_ms,
             };
-            show_ended(caller.output, &ended);
+            print::draw(caller.output, &ended);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_living(output: Output, shown: &Shown) {
-    if output != Output::Table {
-        return print::one(output, &shown.lease.lease, shown);
-    }
-    let mut facts = shown.lease.facts();
-    let named = |names: &[String], fact: &mut String| *fact = format!("{fact}: {}", names.join(" "));
-    for (name, fact) in &mut facts {
-        match *name {
-            "children" => named(&shown.child_leases, fact),
-            "keys" => named(&shown.key_names, fact),
-            _ => {}
+impl Draw for Shown {
+    fn draw(&self, page: &mut Page) {
+        let mut facts = self.lease.facts(page);
+        let named = |names: &[String], fact: &mut String| *fact = format!("{fact}: {}", names.join(" "));
+        for (name, fact) in &mut facts {
+            match *name {
+                "children" => named(&self.child_leases, fact),
+                "keys" => named(&self.key_names, fact),
+                _ => {}
+            }
         }
+        page.facts(&facts);
     }
-    print::facts(&facts);
+
+    fn names(&self) -> Vec<String> {
+        vec![self.lease.lease.clone()]
+    }
 }
 
-fn show_ended(output: Output, ended: &Ended) {
-    if output != Output::Table {
-        return print::one(output, &ended.lease, ended);
+impl Draw for Ended {
+    fn draw(&self, page: &mut Page) {
+        let ago = print::ago_ms(clock::wall_ms().saturating_sub(self.ended_wall_ms));
+        page.facts(&[
+            ("lease", self.lease.clone()),
+            ("holder", self.holder.clone()),
+            ("state", self.state.into()),
+            ("how", self.how.clone()),
+            ("when", format!("{ago} ({})", clock::local(self.ended_wall_ms))),
+        ]);
     }
-    let ago = print::ago_ms(clock::wall_ms().saturating_sub(ended.ended_wall_ms));
-    print::facts(&[
-        ("lease", ended.lease.clone()),
-        ("holder", ended.holder.clone()),
-        ("state", ended.state.into()),
-        ("how", ended.how.clone()),
-        ("when", format!("{ago} ({})", clock::local(ended.ended_wall_ms))),
-    ]);
+
+    fn names(&self) -> Vec<String> {
+        vec![self.lease.clone()]
+    }
 }
 
 async fn release(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {

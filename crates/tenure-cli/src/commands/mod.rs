@@ -1,6 +1,7 @@
 //! The commands, one file a noun.
 
 mod acquire;
+mod again;
 mod claims;
 mod classes;
 mod events;

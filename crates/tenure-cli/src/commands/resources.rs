@@ -1,9 +1,11 @@
 //! Resources: who holds them, and how many units they have. ls, resource define|forget|ls.
 
+use super::again::{again, once};
 use super::{Caller, lease_or_none, words};
 use crate::args::{Ls, Output, Resource as Asked};
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, Left, List, Row};
+use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
 use tenure::{Client, v1};
@@ -63,18 +65,15 @@ impl Row for Resource {
     const HEADINGS: &'static [&'static str] = &["NAME", "HOLDER", "STATE", "MODE", "FENCE", "TTL", "LEFT", "WAITING"];
     const EMPTY: &'static str = "nothing is held";
 
-    fn cells(&self) -> Vec<String> {
-        let held = |text: String| if self.fence == 0 { String::from("-") } else { text };
-        vec![
-            self.name.clone(),
-            self.holders(),
-            self.state.clone(),
-            words::mode(self.mode, self.units_used),
-            held(self.fence.to_string()),
-            held(print::span_ms(self.ttl_ms)),
-            held(print::span_ms(self.remaining_ms)),
-            self.waiting.to_string(),
-        ]
+    fn cells(&self) -> Vec<Cell> {
+        let left = Left { remaining_ms: self.remaining_ms, of_ms: self.ttl_ms };
+        let (fence, ttl, left) = match self.fence {
+            0 => ("-".into(), "-".into(), "-".into()),
+            fence => (fence.to_string().into(), print::span_ms(self.ttl_ms).into(), Cell::Left(left)),
+        };
+        let (mode, waiting) = (words::mode(self.mode, self.units_used), self.waiting.to_string());
+        let (name, state) = (self.name.clone().into(), self.state.clone().into());
+        vec![name, self.holders().into(), state, mode.into(), fence, ttl, left, waiting.into()]
     }
 
     fn name(&self) -> String {
@@ -84,15 +83,13 @@ impl Row for Resource {
 
 pub(crate) async fn ls(caller: &Caller, args: Ls) -> Result<ExitCode, Failure> {
     let what = "cannot list";
-    let client = caller.connect(what).await?;
     let request = v1::ListResourcesRequest {
         prefix: args.prefix.unwrap_or_default(),
         holder: args.holder.unwrap_or_default(),
         ..v1::ListResourcesRequest::default()
     };
-    let rows = all(&client, request, what).await?;
-    print::list(caller.output, &rows);
-    Ok(ExitCode::SUCCESS)
+    let look = async |client: &Client| Ok(List(all(client, request.clone(), what).await?));
+    if args.watch { again(caller, what, look).await } else { once(caller, what, look).await }
 }
 
 async fn all(client: &Client, mut request: v1::ListResourcesRequest, what: &str) -> Result<Vec<Resource>, Failure> {
@@ -150,9 +147,9 @@ impl Row for Capacity {
         &["NAME", "CAPACITY", "DEFINED", "STATE", "MODE", "HOLDERS", "VACATING", "WAITING"];
     const EMPTY: &'static str = "no resource is held or defined";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let Self(resource) = self;
-        vec![
+        let cells = [
             resource.name.clone(),
             resource.capacity.to_string(),
             if resource.defined { "yes".into() } else { "-".into() },
@@ -161,7 +158,8 @@ impl Row for Capacity {
             resource.holders.to_string(),
             resource.vacating.to_string(),
             resource.waiting.to_string(),
-        ]
+        ];
+        cells.map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -171,9 +169,10 @@ impl Row for Capacity {
 
 async fn capacities(caller: &Caller, prefix: String, defined: bool) -> Result<ExitCode, Failure> {
     let what = "cannot list resources";
-    let client = caller.connect(what).await?;
     let request = v1::ListResourcesRequest { prefix, defined, ..v1::ListResourcesRequest::default() };
-    let rows: Vec<Capacity> = all(&client, request, what).await?.into_iter().map(Capacity).collect();
-    print::list(caller.output, &rows);
-    Ok(ExitCode::SUCCESS)
+    let look = async |client: &Client| {
+        let rows = all(client, request.clone(), what).await?;
+        Ok(List(rows.into_iter().map(Capacity).collect()))
+    };
+    once(caller, what, look).await
 }

@@ -1,13 +1,15 @@
 //! `tenure show`: one resource in full. What it reads, `why` explains.
 
+use super::again::{again, once};
 use super::{Caller, lease_or_none, lease_text, words};
-use crate::args::{Output, Show as Asked};
+use crate::args::Show as Asked;
 use crate::failure::Failure;
-use crate::print::{self, Row};
+use crate::page::{Cell, Left, Page, Row};
+use crate::print::{self, Draw};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use tenure::v1;
+use tenure::{Client, v1};
 
 #[derive(Serialize)]
 pub(super) struct Show {
@@ -233,24 +235,25 @@ fn blocker(blocker: v1::Blocker) -> Blocker {
     }
 }
 
+impl Holding {
+    pub(super) fn left(&self) -> Left {
+        Left { remaining_ms: self.remaining_ms, of_ms: self.ttl_ms }
+    }
+}
+
 impl Row for Holding {
     const HEADINGS: &'static [&'static str] = &["HANDLE", "HOLDER", "MODE", "SINCE", "RENEWED", "LEFT", "WHAT FOR"];
     const EMPTY: &'static str = "nobody holds it";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let left = match self.state.as_str() {
-            "overdue" => String::from("overdue"),
-            _ => print::span_ms(self.remaining_ms),
+            "overdue" => "overdue".into(),
+            _ => Cell::Left(self.left()),
         };
-        vec![
-            self.handle.clone(),
-            self.holder.clone(),
-            words::mode(self.mode, self.units),
-            print::ago_ms(self.held_ms),
-            print::ago_ms(self.renewed_ago_ms),
-            left,
-            print::or_dash(&self.reason),
-        ]
+        let (since, renewed) = (print::ago_ms(self.held_ms), print::ago_ms(self.renewed_ago_ms));
+        let (mode, reason) = (words::mode(self.mode, self.units), print::or_dash(&self.reason));
+        let (handle, holder) = (self.handle.clone().into(), self.holder.clone().into());
+        vec![handle, holder, mode.into(), since.into(), renewed.into(), left, reason.into()]
     }
 
     fn name(&self) -> String {
@@ -262,9 +265,10 @@ impl Row for Vacating {
     const HEADINGS: &'static [&'static str] = &["HANDLE", "HOLDER", "MODE", "HOW IT ENDED", "FREE IN"];
     const EMPTY: &'static str = "nothing is vacating";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let (end, left) = (print::or_dash(&self.end), print::span_ms(self.remaining_ms));
-        vec![self.handle.clone(), self.holder.clone(), words::mode(self.mode, self.units), end, left]
+        let cells = [self.handle.clone(), self.holder.clone(), words::mode(self.mode, self.units), end, left];
+        cells.map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -277,9 +281,9 @@ impl Row for Waiter {
         &["PLACE", "HOLDER", "MODE", "PRIORITY", "WAITED", "GIVES UP IN", "WAITS FOR"];
     const EMPTY: &'static str = "nobody waits";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let limit = self.limit_left_ms.map_or_else(|| "-".into(), print::span_ms);
-        vec![
+        let cells = [
             self.place.to_string(),
             self.holder.clone(),
             words::mode(self.mode, self.units),
@@ -287,7 +291,8 @@ impl Row for Waiter {
             print::span_ms(self.waited_ms),
             limit,
             self.resources.join(" "),
-        ]
+        ];
+        cells.map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -299,17 +304,11 @@ impl Row for Past {
     const HEADINGS: &'static [&'static str] = &["HANDLE", "HOLDER", "MODE", "HELD FOR", "ENDED", "HOW"];
     const EMPTY: &'static str = "no claim is remembered";
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> Vec<Cell> {
         let ended = print::ago_ms(crate::clock::wall_ms().saturating_sub(self.ended_wall_ms));
         let held = print::span_ms(self.held_ms);
-        vec![
-            self.handle.clone(),
-            self.holder.clone(),
-            words::mode(self.mode, self.units),
-            held,
-            ended,
-            self.end.clone(),
-        ]
+        let (mode, end) = (words::mode(self.mode, self.units), self.end.clone());
+        [self.handle.clone(), self.holder.clone(), mode, held, ended, end].map(Cell::from).into()
     }
 
     fn name(&self) -> String {
@@ -318,43 +317,43 @@ impl Row for Past {
 }
 
 /// Asks for one resource.
-pub(super) async fn look(caller: &Caller, name: &str, what: &str) -> Result<Show, Failure> {
-    let client = caller.connect(what).await?;
+pub(super) async fn look(client: &Client, name: &str, what: &str) -> Result<Show, Failure> {
     let request = v1::ShowRequest { resource: name.into(), stale: false };
     Ok(client.show(request).await.map_err(|error| Failure::of(what, &error))?.into())
 }
 
 pub(crate) async fn show(caller: &Caller, args: Asked) -> Result<ExitCode, Failure> {
     let what = format!("cannot show {}", args.name);
-    let show = look(caller, &args.name, &what).await?;
-    match caller.output {
-        Output::Json | Output::Jsonl => print::line(&print::json(&show)),
-        Output::Name => show.holders.iter().for_each(|held| print::line(&held.handle)),
-        Output::Table => tables(&show),
-    }
-    Ok(ExitCode::SUCCESS)
+    let look = async |client: &Client| look(client, &args.name, &what).await;
+    if args.watch { again(caller, &what, look).await } else { once(caller, &what, look).await }
 }
 
-fn tables(show: &Show) {
-    let capacity = match (show.capacity, show.defined) {
-        (1, false) => "1".into(),
-        (capacity, false) => format!("{capacity}, {} free", show.free_units),
-        (capacity, true) => format!("{capacity} by definition, {} free", show.free_units),
-    };
-    print::facts(&[("name", show.name.clone()), ("state", show.state.clone()), ("capacity", capacity)]);
-    section("holders", show.holders_count, &show.holders);
-    section("vacating", show.vacating_count, &show.vacating);
-    section("line", show.waiting, &show.line);
-    section("before", show.past.len() as u64, &show.past);
+impl Draw for Show {
+    fn draw(&self, page: &mut Page) {
+        let capacity = match (self.capacity, self.defined) {
+            (1, false) => "1".into(),
+            (capacity, false) => format!("{capacity}, {} free", self.free_units),
+            (capacity, true) => format!("{capacity} by definition, {} free", self.free_units),
+        };
+        page.facts(&[("name", self.name.clone()), ("state", self.state.clone()), ("capacity", capacity)]);
+        section(page, "holders", self.holders_count, &self.holders);
+        section(page, "vacating", self.vacating_count, &self.vacating);
+        section(page, "line", self.waiting, &self.line);
+        section(page, "before", self.past.len() as u64, &self.past);
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.holders.iter().map(|held| held.handle.clone()).collect()
+    }
 }
 
 /// A table under its name, if there is anything in it.
-fn section<T: Row>(name: &str, count: u64, rows: &[T]) {
+fn section<T: Row>(page: &mut Page, name: &str, count: u64, rows: &[T]) {
     if rows.is_empty() {
         return;
     }
     let shown = rows.len() as u64;
     let more = if count > shown { format!(" (the first {shown} of {count})") } else { String::new() };
-    print::line(&format!("\n{name}{more}"));
-    print::table(2, rows);
+    page.line(&format!("\n{name}{more}"));
+    page.table(2, rows);
 }

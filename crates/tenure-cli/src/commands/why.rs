@@ -1,15 +1,17 @@
 //! `tenure why`: who has a resource and what for, when the next can start, who waits, what is in the way, how the last
 //! holders lost it, and what to type.
 
+use super::again::{again, once};
 use super::show::{Blocker, Holding, Show, Waiter, look};
 use super::{Caller, words};
-use crate::args::{Output, Show as Asked};
+use crate::args::Show as Asked;
 use crate::clock;
 use crate::failure::Failure;
-use crate::print;
+use crate::page::Page;
+use crate::print::{self, Draw};
 use serde::Serialize;
 use std::process::ExitCode;
-use tenure::v1;
+use tenure::{Client, v1};
 
 /// Waiters and past claims that are told.
 const TOLD_MAX: usize = 10;
@@ -25,14 +27,28 @@ struct Why {
 
 pub(crate) async fn why(caller: &Caller, args: Asked) -> Result<ExitCode, Failure> {
     let what = format!("cannot say why of {}", args.name);
-    let show = look(caller, &args.name, &what).await?;
-    let why = Why { next_in_ms: next_in_ms(&show), try_next: try_next(&show), show };
-    match caller.output {
-        Output::Json | Output::Jsonl => print::line(&print::json(&why)),
-        Output::Name => why.show.holders.iter().for_each(|held| print::line(&held.handle)),
-        Output::Table => tell(&why),
+    let look = async |client: &Client| {
+        let show = look(client, &args.name, &what).await?;
+        Ok(Why { next_in_ms: next_in_ms(&show), try_next: try_next(&show), show })
+    };
+    if args.watch { again(caller, &what, look).await } else { once(caller, &what, look).await }
+}
+
+impl Draw for Why {
+    fn draw(&self, page: &mut Page) {
+        let show = &self.show;
+        tell_holders(page, show);
+        tell_next(page, self);
+        tell_line(page, show);
+        tell_blockers(page, &show.blockers);
+        tell_past(page, show);
+        page.line("\nwhat to type next");
+        self.try_next.iter().for_each(|line| page.line(&format!("  {line}")));
     }
-    Ok(ExitCode::SUCCESS)
+
+    fn names(&self) -> Vec<String> {
+        self.show.names()
+    }
 }
 
 /// A claim that takes some of the resource, and how long it lasts if nobody renews.
@@ -96,47 +112,39 @@ fn try_next(show: &Show) -> Vec<String> {
     lines
 }
 
-fn tell(why: &Why) {
-    let show = &why.show;
-    tell_holders(show);
-    tell_next(why);
-    tell_line(show);
-    tell_blockers(&show.blockers);
-    tell_past(show);
-    print::line("\nwhat to type next");
-    why.try_next.iter().for_each(|line| print::line(&format!("  {line}")));
-}
-
-fn tell_holders(show: &Show) {
+fn tell_holders(page: &mut Page, show: &Show) {
     let name = &show.name;
     if show.holders.is_empty() && show.vacating.is_empty() {
-        print::line(&format!("{name} is {}: nobody holds it.", show.state));
+        page.line(&format!("{name} is {}: nobody holds it.", show.state));
     }
     if show.capacity > 1 {
-        print::line(&format!("{name} has {} units, {} of them free.", show.capacity, show.free_units));
+        page.line(&format!("{name} has {} units, {} of them free.", show.capacity, show.free_units));
     }
-    show.holders.iter().take(TOLD_MAX).for_each(|held| tell_holder(name, held));
+    show.holders.iter().take(TOLD_MAX).for_each(|held| tell_holder(page, name, held));
     let more = show.holders_count.saturating_sub(TOLD_MAX as u64);
     if more > 0 {
-        print::line(&format!("and {more} more hold it."));
+        page.line(&format!("and {more} more hold it."));
     }
     for stake in show.vacating.iter().take(TOLD_MAX) {
         let (left, mode) = (print::span_ms(stake.remaining_ms), words::mode(stake.mode, stake.units));
         let how = if stake.end.is_empty() { String::new() } else { format!(", {}", stake.end) };
-        print::line(&format!("{} ({mode}) of {} is vacating for {left}{how}.", stake.handle, stake.holder));
+        page.line(&format!("{} ({mode}) of {} is vacating for {left}{how}.", stake.handle, stake.holder));
     }
 }
 
-fn tell_holder(name: &str, held: &Holding) {
+fn tell_holder(page: &mut Page, name: &str, held: &Holding) {
     let (since, mode) = (clock::local(held.since_wall_ms), words::mode(held.mode, held.units));
-    print::line(&format!("{name} is held by {} ({}, fence {}).", held.holder, mode, held.fence));
+    page.line(&format!("{name} is held by {} ({}, fence {}).", held.holder, mode, held.fence));
     let left = match held.state.as_str() {
         "overdue" => format!("overdue, within a grace of {}", print::span_ms(held.grace_ms)),
-        _ => format!("{} left of {}", print::span_ms(held.remaining_ms), print::span_ms(held.ttl_ms)),
+        _ => {
+            let (left, of) = (print::span_ms(held.remaining_ms), print::span_ms(held.ttl_ms));
+            format!("{}{left} left of {of}", page.bar(held.left()))
+        }
     };
-    let fact = |name: &str, value: &str| {
+    let mut fact = |name: &str, value: &str| {
         if !value.is_empty() {
-            print::line(&format!("  {name:<14}{value}"));
+            page.line(&format!("  {name:<14}{value}"));
         }
     };
     fact("what for", &held.reason);
@@ -153,7 +161,7 @@ fn tell_holder(name: &str, held: &Holding) {
     }
 }
 
-fn tell_next(why: &Why) {
+fn tell_next(page: &mut Page, why: &Why) {
     let show = &why.show;
     let free_now = match show.holders.first().map(|held| held.mode) {
         _ if show.holders.is_empty() && show.vacating.is_empty() => return,
@@ -171,21 +179,21 @@ fn tell_next(why: &Why) {
     let left = print::span_ms(why.next_in_ms);
     let sooner = if show.holders.is_empty() { "" } else { " if nobody renews, sooner if it is released" };
     match why.next_in_ms {
-        0 => print::line(&format!("\n{who} can start as far as this resource goes.")),
-        _ => print::line(&format!("\n{before}{who} can start in {left}{sooner}.")),
+        0 => page.line(&format!("\n{who} can start as far as this resource goes.")),
+        _ => page.line(&format!("\n{before}{who} can start in {left}{sooner}.")),
     }
 }
 
-fn tell_line(show: &Show) {
+fn tell_line(page: &mut Page, show: &Show) {
     if show.line.is_empty() {
         return;
     }
     let wait = if show.waiting == 1 { "1 waits".into() } else { format!("{} wait", show.waiting) };
-    print::line(&format!("\n{wait}, in this order"));
-    show.line.iter().take(TOLD_MAX).for_each(|waiter| print::line(&format!("  {}", waiting(&show.name, waiter))));
+    page.line(&format!("\n{wait}, in this order"));
+    show.line.iter().take(TOLD_MAX).for_each(|waiter| page.line(&format!("  {}", waiting(&show.name, waiter))));
     let more = show.waiting.saturating_sub(TOLD_MAX as u64);
     if more > 0 {
-        print::line(&format!("  and {more} more"));
+        page.line(&format!("  and {more} more"));
     }
 }
 
@@ -207,11 +215,11 @@ fn waiting(name: &str, waiter: &Waiter) -> String {
     text
 }
 
-fn tell_blockers(blockers: &[Blocker]) {
+fn tell_blockers(page: &mut Page, blockers: &[Blocker]) {
     if blockers.is_empty() {
         return;
     }
-    print::line("\nin the way of the first");
+    page.line("\nin the way of the first");
     for blocker in blockers {
         let indent = 2 * blocker.depth as usize;
         let left = print::span_ms(blocker.remaining_ms);
@@ -221,18 +229,18 @@ fn tell_blockers(blockers: &[Blocker]) {
             "waited-for" => format!("{holder} stands before it in the line of {resource}"),
             _ => format!("{resource} is held by {holder}, {left} left"),
         };
-        print::line(&format!("{:indent$}{words}", ""));
+        page.line(&format!("{:indent$}{words}", ""));
     }
 }
 
-fn tell_past(show: &Show) {
+fn tell_past(page: &mut Page, show: &Show) {
     if show.past.is_empty() {
         return;
     }
-    print::line("\nbefore");
+    page.line("\nbefore");
     for claim in show.past.iter().take(TOLD_MAX) {
         let ago = print::ago_ms(clock::wall_ms().saturating_sub(claim.ended_wall_ms));
         let held = print::span_ms(claim.held_ms);
-        print::line(&format!("  {} of {}: {} {ago}, after {held}", claim.handle, claim.holder, claim.end));
+        page.line(&format!("  {} of {}: {} {ago}, after {held}", claim.handle, claim.holder, claim.end));
     }
 }

@@ -8,6 +8,8 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod terminal;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
