@@ -3,6 +3,7 @@
 
 mod client;
 mod error;
+pub mod timing;
 
 pub use client::{ADDR_DEFAULT, Client, Conversation};
 pub use error::Error;

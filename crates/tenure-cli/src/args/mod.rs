@@ -1,6 +1,7 @@
 //! What can be typed. It reads words; it does nothing.
 
 mod claim;
+mod explain;
 mod help;
 mod key;
 mod lease;
@@ -9,6 +10,7 @@ mod resource;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Watch};
@@ -94,6 +96,8 @@ pub(crate) enum Command {
     /// List and change the classes of leases.
     #[command(subcommand)]
     Class(Class),
+    /// Say what a TTL comes to: when to renew, when the work stops, when others start, what outage is survived.
+    Explain(Explain),
     /// Ask the server how it is doing.
     Ping,
     /// Print the version.
