@@ -31,6 +31,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let caller = &Caller { addr, output };
     match command {
         Command::Serve(serve) => commands::serve(serve).await,
+        Command::Doctor(doctor) => commands::doctor(caller, doctor).await,
         Command::Explain(explain) => commands::explain(output, &explain),
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,

@@ -6,7 +6,10 @@ use clap::{Command, CommandFactory};
 
 const GROUPS: &[(&str, &[&str])] = &[
     ("Everyday", &["acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "key"]),
-    ("Operate", &["serve", "break", "transfer", "resource", "lease", "class", "explain", "ping", "version", "help"]),
+    (
+        "Operate",
+        &["serve", "break", "transfer", "resource", "lease", "class", "explain", "doctor", "ping", "version", "help"],
+    ),
 ];
 
 /// The command line, with its commands in groups.

@@ -1,6 +1,7 @@
 //! What can be typed. It reads words; it does nothing.
 
 mod claim;
+mod doctor;
 mod explain;
 mod help;
 mod key;
@@ -10,6 +11,7 @@ mod resource;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
@@ -98,6 +100,8 @@ pub(crate) enum Command {
     Class(Class),
     /// Say what a TTL comes to: when to renew, when the work stops, when others start, what outage is survived.
     Explain(Explain),
+    /// Look at the machine, the data and the server, and say what to do.
+    Doctor(Doctor),
     /// Ask the server how it is doing.
     Ping,
     /// Print the version.

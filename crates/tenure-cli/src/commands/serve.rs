@@ -82,7 +82,7 @@ fn banner(node: &Node, directory: &Path, listener: &TcpListener, took: Duration)
     print::say(&format!("ready      in {} ms; try: tenure acquire jobs/nightly --ttl 30s", took.as_millis()));
 }
 
-fn default_directory() -> Option<PathBuf> {
+pub(super) fn default_directory() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("tenure"))
