@@ -7,6 +7,7 @@ mod help;
 mod key;
 mod lease;
 mod look;
+mod manual;
 mod resource;
 mod value;
 
@@ -15,10 +16,11 @@ pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
-pub(crate) use look::{History, Ls, Show, Watch};
+pub(crate) use look::{History, Ls, Show, Top, Watch};
+pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
 
-use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -44,6 +46,11 @@ impl Cli {
         let matches = help::grouped().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// All that can be typed, for whoever describes it.
+pub(crate) fn commands() -> clap::Command {
+    Cli::command()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,6 +87,8 @@ pub(crate) enum Command {
     History(History),
     /// Tell what happens, as it happens.
     Watch(Watch),
+    /// Watch the living leases count down on one screen.
+    Top(Top),
     /// Write, read and delete keys, alone or on a lease.
     #[command(subcommand)]
     Key(Key),
@@ -104,6 +113,10 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Ask the server how it is doing.
     Ping,
+    /// Print a script that completes commands: source <(tenure completions bash)
+    Completions(Completions),
+    /// Print the manual page, or write one for each command.
+    Man(Manual),
     /// Print the version.
     Version,
 }
