@@ -18,7 +18,14 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::new("cannot start", &error.to_string(), "free some memory or threads").report(),
+        Err(error) => {
+            return Failure::before(
+                "cannot start",
+                &error.to_string(),
+                "Free some memory or threads: look with `ulimit -u`.",
+            )
+            .report();
+        }
     };
     match runtime.block_on(run(cli)) {
         Ok(code) => code,

@@ -68,7 +68,7 @@ impl Row for Finding {
 /// Exit 0 if nothing is bad.
 pub(crate) async fn doctor(caller: &Caller, args: Doctor) -> Result<ExitCode, Failure> {
     let directory = args.data_dir.or_else(super::serve::default_directory).ok_or_else(|| {
-        let why = "neither $XDG_STATE_HOME nor $HOME is set; nothing was changed";
+        let why = "neither $XDG_STATE_HOME nor $HOME is set";
         Failure::usage("cannot look at the data", why, "Say where it is with --data-dir DIR.")
     })?;
     let mut findings = vec![machine::clock_source(), machine::open_files()];

@@ -35,7 +35,7 @@ pub(crate) async fn top(caller: &Caller, args: Top) -> Result<ExitCode, Failure>
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if !args.once && !is_terminal {
         let next = "Type `tenure top --once` for one frame, or `tenure ls --watch -o jsonl` for programs.";
-        return Err(Failure::usage(what, "this is no terminal; nothing was changed", next));
+        return Err(Failure::usage(what, "this is no terminal", next));
     }
     let client = caller.connect(what).await?;
     let counts = Arc::new(Counts::default());
@@ -45,11 +45,11 @@ pub(crate) async fn top(caller: &Caller, args: Top) -> Result<ExitCode, Failure>
         print::text(&draw::text(&view(&board), screen::size()));
         return Ok(ExitCode::SUCCESS);
     }
-    let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), "Try `tenure top --once`."))?;
+    let stopped =
+        stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try `tenure top --once`."))?;
     tokio::spawn(count(client.clone(), counts.clone()));
-    let terminal = ratatui::try_init().map_err(|error| {
-        Failure::new(what, &format!("{error}; nothing was changed"), "Try `tenure top --once`, or another terminal.")
-    })?;
+    let terminal = ratatui::try_init()
+        .map_err(|error| Failure::before(what, &error.to_string(), "Try `tenure top --once`, or another terminal."))?;
     let shown = tokio::select! {
         shown = show(terminal, board, &client, &counts) => shown,
         () = stopped => Ok(()),
@@ -57,7 +57,7 @@ pub(crate) async fn top(caller: &Caller, args: Top) -> Result<ExitCode, Failure>
     ratatui::restore();
     match shown {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::new(what, &error.to_string(), "Try `tenure top --once`, or another terminal.")),
+        Err(error) => Err(Failure::before(what, &error.to_string(), "Try `tenure top --once`, or another terminal.")),
     }
 }
 
