@@ -204,7 +204,7 @@ pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(|| places.into_iter().find(|place| place.exists()))
 }
 
-fn default_directory() -> Option<PathBuf> {
+pub(crate) fn default_directory() -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("tenure"))
 }

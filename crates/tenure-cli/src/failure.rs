@@ -15,6 +15,10 @@ const INTERRUPTED: u8 = 130;
 /// Everything else.
 const FAILED: u8 = 1;
 
+/// What is said of the state of things after a failure.
+const UNCHANGED: &str = "nothing was changed";
+const NOT_KNOWN: &str = "whether it was done is not known";
+
 /// What a person is told, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -28,21 +32,26 @@ impl Failure {
         Self { text: format!("{what}: {why}{next}"), code: FAILED }
     }
 
+    /// A failure before anything was asked for, or an answer that says so: nothing was changed.
+    pub(crate) fn before(what: &str, why: &str, next: &str) -> Self {
+        Self::new(what, &unchanged(why), next)
+    }
+
     pub(crate) fn usage(what: &str, why: &str, next: &str) -> Self {
-        Self { code: USAGE, ..Self::new(what, why, next) }
+        Self { code: USAGE, ..Self::before(what, why, next) }
     }
 
     /// A claim that was not made in the time that was given for it.
     pub(crate) fn held(what: &str, why: &str) -> Self {
         Self {
             code: HELD,
-            ..Self::new(what, why, "It has left the line. Try again later, or wait longer with --wait.")
+            ..Self::before(what, why, "It has left the line. Try again later, or wait longer with --wait.")
         }
     }
 
     /// A claim that was given up from the keyboard.
     pub(crate) fn interrupted(what: &str, why: &str) -> Self {
-        Self { code: INTERRUPTED, ..Self::new(what, why, "It has left the line.") }
+        Self { code: INTERRUPTED, ..Self::before(what, why, "Wait again with `tenure acquire --wait`.") }
     }
 
     /// A server that was there and is no longer.
@@ -52,20 +61,24 @@ impl Failure {
 
     /// A server that answers something else than was asked.
     pub(crate) fn puzzled(what: &str) -> Self {
-        Self::new(what, "the server answered something else", "Is it a newer one than this program?")
+        let why = "the server answered something else; whether it was done is not known";
+        Self::new(what, why, "It may be newer than this program: compare with `tenure doctor`.")
     }
 
     /// What a call came to, in words.
     pub(crate) fn of(what: &str, error: &Error) -> Self {
         let (next, code) = match error {
-            Error::Unreachable { .. } => (
-                "Nothing was changed. Start one with `tenure serve`, or point --addr at one that runs.".into(),
-                UNREACHABLE,
-            ),
+            Error::Unreachable { .. } => {
+                ("Start one with `tenure serve`, or point --addr at one that runs.".into(), UNREACHABLE)
+            }
             Error::Broken(_) => ("Look with `tenure ls`.".into(), UNREACHABLE),
             Error::Refused(failure) => refused(failure, error.code()),
         };
-        Self { code, ..Self::new(what, &error.to_string(), &next) }
+        let failure = match error.code() {
+            Some(Code::Unknown) => Self::new(what, &error.to_string(), &next),
+            _ => Self::before(what, &error.to_string(), &next),
+        };
+        Self { code, ..failure }
     }
 
     /// What failed and why, without what to do.
@@ -86,6 +99,12 @@ impl Failure {
     }
 }
 
+/// The same with the word that nothing was changed, unless it is said already, or nobody knows.
+fn unchanged(why: &str) -> String {
+    let is_said = [UNCHANGED, NOT_KNOWN].iter().any(|words| why.contains(words));
+    if is_said { why.into() } else { format!("{why}; {UNCHANGED}") }
+}
+
 /// What to type next, and the exit code.
 fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
     let resource = &failure.resource;
@@ -94,26 +113,76 @@ fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
             return (format!("Wait in line with --wait 5m, or ask `tenure why {resource}`."), HELD);
         }
         Some(Code::NotLeader | Code::Stopping | Code::Overloaded) => {
-            return ("Try again in a moment.".into(), UNREACHABLE);
+            return ("Try again in a moment; `tenure ping` says whether it is ready.".into(), UNREACHABLE);
+        }
+        Some(Code::Unknown) if !failure.message.contains(NOT_KNOWN) => {
+            return (format!("Look with `tenure ls`: {NOT_KNOWN}."), UNREACHABLE);
         }
         Some(Code::Unknown) => return ("Look with `tenure ls`.".into(), UNREACHABLE),
         Some(Code::NoClass | Code::TtlOfClass) => "See the classes with `tenure class ls`.".into(),
         Some(Code::NotRenewable) => match failure.policy() {
             v1::RenewPolicy::Activity => format!("Use it, or type `tenure touch {:016x}`.", failure.lease),
             v1::RenewPolicy::Explicit => "Type `tenure renew` with its handle or its id.".into(),
-            _ => "It ends by itself. Acquire anew.".into(),
+            _ => "It ends by itself: take a new one with `tenure acquire`.".into(),
         },
-        Some(Code::WouldDeadlock) => "Release what this lease holds, and acquire all of it at once.".into(),
+        Some(Code::WouldDeadlock) => {
+            "Release what this lease holds, and take all of it at once: `tenure acquire A B`.".into()
+        }
         Some(Code::OtherCapacity) => format!("Say --slots N/{}, or leave the capacity out.", failure.capacity),
         Some(Code::TooBig) => format!("Ask for less, or type `tenure resource define {resource} --capacity N`."),
         Some(Code::OlderEpoch) => format!("Count on from there: --epoch {}.", failure.epoch.saturating_add(1)),
         Some(Code::NoKey) => "See the keys with `tenure key ls`.".into(),
         Some(Code::NoLease | Code::Lapsed | Code::Exists) => "See the leases with `tenure lease ls`.".into(),
         Some(Code::Compacted) => format!("Go on with --after {}, or look with `tenure ls`.", failure.oldest),
-        Some(code) if code.http() == 400 => "Correct it and try again.".into(),
+        Some(code) if code.http() == 400 => {
+            "Correct it and try again; `tenure help COMMAND` says what can be typed.".into()
+        }
         _ if !resource.is_empty() => format!("See how it stands with `tenure show {resource}`."),
         _ => "See what is held with `tenure ls`.".into(),
     };
     let bad_input = code.is_some_and(|code| code.http() == 400);
     (next, if bad_input { USAGE } else { FAILED })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_whole(text: &str) -> bool {
+        let (first, next) = text.split_once("\n        ").unwrap_or_default();
+        let is_told = first.starts_with("cannot do it: ") && first.contains("the reason");
+        let is_sure = first.contains(UNCHANGED) != text.contains(NOT_KNOWN);
+        is_told && is_sure && (next.contains("`tenure ") || next.contains("--"))
+    }
+
+    #[test]
+    fn every_code_says_what_failed_why_what_is_unchanged_and_what_to_type() {
+        for code in Code::ALL {
+            for resource in ["", "db"] {
+                for message in ["the reason", "the reason; nothing was changed"] {
+                    let message = if *code == Code::Unknown { "the reason" } else { message };
+                    let failure = v1::Failure {
+                        code: code.text().into(),
+                        message: message.into(),
+                        resource: resource.into(),
+                        ..v1::Failure::default()
+                    };
+                    let told = Failure::of("cannot do it", &failure.into());
+                    assert!(is_whole(&told.text), "{code:?}: {}", told.text);
+                    assert!(told.text.matches(UNCHANGED).count() < 2, "{}", told.text);
+                    assert!(*code != Code::Unknown || told.text.contains(NOT_KNOWN), "{}", told.text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn servers_that_do_not_answer_are_told_the_same_way() {
+        let away = Error::Unreachable { addr: "here".into(), why: "the reason".into() };
+        let broken = Error::Broken("the reason".into());
+        let (away, broken) = (Failure::of("cannot do it", &away), Failure::of("cannot do it", &broken));
+        assert!(is_whole(&away.text) && away.text.contains(UNCHANGED), "{}", away.text);
+        assert!(is_whole(&broken.text) && broken.text.contains(NOT_KNOWN), "{}", broken.text);
+        assert!(Failure::puzzled("cannot do it").text.contains(NOT_KNOWN));
+    }
 }

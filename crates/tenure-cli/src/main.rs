@@ -21,7 +21,14 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return Failure::new("cannot start", &error.to_string(), "free some memory or threads").report(),
+        Err(error) => {
+            return Failure::before(
+                "cannot start",
+                &error.to_string(),
+                "Free some memory or threads: look with `ulimit -u`.",
+            )
+            .report();
+        }
     };
     match runtime.block_on(run(cli)) {
         Ok(code) => code,
@@ -36,6 +43,9 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Serve(serve) => commands::serve(*serve).await,
         Command::Config(config) => commands::config(output, config),
         Command::Explain(explain) => commands::explain(output, &explain),
+        Command::Doctor(doctor) => commands::doctor(caller, doctor).await,
+        Command::Completions(args) => commands::completions(&args),
+        Command::Man(args) => commands::manual(&args),
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,
         Command::Acquire(acquire) => commands::acquire(caller, *acquire).await,
@@ -49,6 +59,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Show(show) => commands::show(caller, show).await,
         Command::Why(show) => commands::why(caller, show).await,
         Command::History(history) => commands::history(caller, history).await,
+        Command::Top(top) => commands::top(caller, top).await,
         Command::Watch(watch) => commands::watch(caller, watch).await,
         Command::Resource(resource) => commands::resource(caller, resource).await,
         Command::Lease(lease) => commands::lease(caller, lease).await,

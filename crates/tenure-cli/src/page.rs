@@ -143,7 +143,7 @@ pub(crate) struct Left {
 
 impl Left {
     /// The filled cells are rounded up, so that only what is over looks empty.
-    fn bar(self, bars: Bars) -> String {
+    pub(crate) fn bar(self, bars: Bars) -> String {
         let (full, empty) = match bars {
             Bars::None => return String::new(),
             Bars::Ascii => ("#", "-"),

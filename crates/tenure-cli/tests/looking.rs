@@ -109,6 +109,51 @@ fn a_terminal_is_drawn_over_and_outlives_the_server() {
     assert!(all.split("\x1b[H").all(|page| page.split("\r\n").count() <= 5), "no more lines than there are");
 }
 
+#[test]
+fn top_shows_the_leases_and_gives_the_terminal_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    server.tenure(&["acquire", "db", "--ttl", "1h", "--holder", "ann"]);
+    let once = server.tenure(&["top", "--once"]);
+    assert!(text(&once.stdout).contains("1 lease, 0 waiting"), "{}", text(&once.stdout));
+    let piped = server.tenure(&["top"]);
+    assert_eq!(piped.status.code(), Some(2));
+    assert!(text(&piped.stderr).contains("tenure top --once"), "{}", text(&piped.stderr));
+    let given_back = "\x1b[?1049l";
+    for ends in ["q", "TERM"] {
+        let mut top = Terminal::start(&mut in_a_terminal(&server, &["top"]), 100, 20);
+        top.until("the lease", |seen| seen.contains("\x1b[?1049h") && seen.contains("db@1"));
+        top.forget();
+        top.types("/zz");
+        // What has not changed is not drawn again, so each letter comes with the cursor behind it.
+        top.until("the filter", |seen| seen.matches("z_").count() == 2);
+        top.forget();
+        top.types("\x1b");
+        top.until("the end of the filter", |seen| seen.contains("sorted by left"));
+        top.forget();
+        top.resize(80, 10);
+        top.until("the smaller frame", |seen| seen.contains("db@1"));
+        if ends == "q" {
+            top.types("q")
+        } else {
+            top.signal(ends)
+        }
+        let (seen, code) = top.ends();
+        assert_eq!(code, Some(0), "{ends}: {seen:?}");
+        assert!(seen.contains(given_back), "{ends}: {seen:?}");
+    }
+    let mut top = Terminal::start(&mut in_a_terminal(&server, &["top"]), 100, 20);
+    top.until("the lease", |seen| seen.contains("db@1"));
+    let address = server.addr.trim_start_matches("http://").to_owned();
+    server.kill9();
+    top.until("the word that nobody answers", |seen| seen.contains("trying again"));
+    top.forget();
+    let _again = Server::start_at(directory.path(), &address);
+    top.until("the server that is back", |seen| seen.contains("leads"));
+    top.types("q");
+    assert_eq!(top.ends().1, Some(0));
+}
+
 /// How much room a line takes, without colours and what wipes the rest of it.
 fn visible(line: &str) -> usize {
     let mut parts = line.split('\x1b');

@@ -5,10 +5,28 @@ use super::Cli;
 use clap::{Command, CommandFactory};
 
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Everyday", &["acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "key"]),
+    (
+        "Everyday",
+        &["acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "top", "key"],
+    ),
     (
         "Operate",
-        &["serve", "config", "break", "transfer", "resource", "lease", "class", "explain", "ping", "version", "help"],
+        &[
+            "serve",
+            "config",
+            "break",
+            "transfer",
+            "resource",
+            "lease",
+            "class",
+            "explain",
+            "doctor",
+            "ping",
+            "completions",
+            "man",
+            "version",
+            "help",
+        ],
     ),
 ];
 
@@ -22,7 +40,7 @@ pub(super) fn grouped() -> Command {
         text += &format!("{group}:\n");
         for name in *names {
             let about = built.find_subcommand(name).and_then(Command::get_about);
-            text += &format!("  {name:<10}{}\n", about.map(ToString::to_string).unwrap_or_default());
+            text += &format!("  {name:<13}{}\n", about.map(ToString::to_string).unwrap_or_default());
         }
         text += "\n";
     }

@@ -44,3 +44,12 @@ pub(crate) struct Watch {
     #[arg(long, value_parser = after, value_name = "REVISION")]
     pub(crate) after: Option<After>,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Only leases that hold or wait for a name that starts so, or whose holder does.
+    pub(crate) prefix: Option<String>,
+    /// Print one frame as text, and end.
+    #[arg(long)]
+    pub(crate) once: bool,
+}

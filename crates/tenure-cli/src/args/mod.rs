@@ -2,25 +2,29 @@
 
 mod claim;
 mod config;
+mod doctor;
 mod explain;
 mod help;
 mod key;
 mod lease;
 mod look;
+mod manual;
 mod resource;
 mod serve;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
 pub(crate) use config::Config;
+pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
-pub(crate) use look::{History, Ls, Show, Watch};
+pub(crate) use look::{History, Ls, Show, Top, Watch};
+pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
 pub(crate) use serve::{LogFormat, Serve};
 
-use clap::{FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Leases: time-bound ownership that ends by itself.
 #[derive(Debug, Parser)]
@@ -44,6 +48,11 @@ impl Cli {
         let matches = help::grouped().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// All that can be typed, for whoever describes it.
+pub(crate) fn commands() -> clap::Command {
+    Cli::command()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,6 +89,8 @@ pub(crate) enum Command {
     History(History),
     /// Tell what happens, as it happens.
     Watch(Watch),
+    /// Watch the living leases count down on one screen.
+    Top(Top),
     /// Write, read and delete keys, alone or on a lease.
     #[command(subcommand)]
     Key(Key),
@@ -103,8 +114,14 @@ pub(crate) enum Command {
     Class(Class),
     /// Say what a TTL comes to: when to renew, when the work stops, when others start, what outage is survived.
     Explain(Explain),
+    /// Look at the machine, the data and the server, and say what to do.
+    Doctor(Doctor),
     /// Ask the server how it is doing.
     Ping,
+    /// Print a script that completes commands: source <(tenure completions bash)
+    Completions(Completions),
+    /// Print the manual page, or write one for each command.
+    Man(Manual),
     /// Print the version.
     Version,
 }

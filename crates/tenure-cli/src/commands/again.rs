@@ -51,7 +51,8 @@ pub(super) async fn again<T: Draw>(
     what: &str,
     look: impl AsyncFn(&Client) -> Result<T, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), "Try it without --watch."))?;
+    let stopped =
+        stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try it without --watch."))?;
     let client = caller.connect(what).await?;
     let changes = Changes::of(client.clone());
     let looking = async {

@@ -205,7 +205,8 @@ pub(crate) async fn history(caller: &Caller, args: History) -> Result<ExitCode, 
 
 pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Failure> {
     let what = "cannot watch";
-    let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    let stopped = stop_signal()
+        .map_err(|error| Failure::before(what, &error.to_string(), "Look with `tenure history` instead."))?;
     let client = caller.connect(what).await?;
     let after = args.after.map(|after| v1::Cursor { revision: after.revision, n: after.n });
     let prefix = args.prefix.unwrap_or_default();

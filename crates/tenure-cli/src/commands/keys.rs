@@ -77,7 +77,9 @@ pub(crate) async fn key(caller: &Caller, asked: Asked) -> Result<ExitCode, Failu
     match asked {
         Asked::Put { key, value, lease } => {
             let what = format!("cannot put {key}");
-            let value = Some(read_value(value).map_err(|error| Failure::new(&what, &error.to_string(), ""))?);
+            let value = Some(read_value(value).map_err(|error| {
+                Failure::before(&what, &error.to_string(), "Say the value itself: `tenure key put KEY VALUE`.")
+            })?);
             let keep_lease = lease.is_none();
             let request = v1::PutRequest { key: key.into(), value, lease: lease.unwrap_or_default(), keep_lease };
             put(caller, &what, request).await
@@ -129,7 +131,7 @@ async fn get(caller: &Caller, key: String) -> Result<ExitCode, Failure> {
     let request = v1::GetKeyRequest { key: key.into(), stale: false };
     let reply = client.get_key(request).await.map_err(|error| Failure::of(&what, &error))?;
     let Some(item) = reply.item else {
-        return Err(Failure::new(&what, "there is no such key", "See the keys with `tenure key ls`."));
+        return Err(Failure::before(&what, "there is no such key", "See the keys with `tenure key ls`."));
     };
     match caller.output {
         Output::Table => print::bytes(&item.value),

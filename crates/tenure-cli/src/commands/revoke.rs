@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use tenure::v1::revoke_request::Which;
-use tenure::{Client, v1};
+use tenure::{Client, Error, v1};
 
 /// Events asked for in one page of the history.
 const EVENTS_MAX: u32 = 1000;
@@ -24,7 +24,8 @@ struct Revoked {
 }
 
 pub(crate) async fn revoke(caller: &Caller, args: Revoke) -> Result<ExitCode, Failure> {
-    let which = which(&args).ok_or_else(|| Failure::usage("cannot revoke", "nothing was named", ""))?;
+    let which = which(&args)
+        .ok_or_else(|| Failure::usage("cannot revoke", "nothing was named", "Say which: see `tenure lease ls`."))?;
     let what = format!("cannot revoke {}", named(&which));
     let client = caller.connect(&what).await?;
     let status = client.status(v1::StatusRequest {}).await.map_err(|error| Failure::of(&what, &error))?;
@@ -38,16 +39,26 @@ pub(crate) async fn revoke(caller: &Caller, args: Revoke) -> Result<ExitCode, Fa
     };
     let mut leases = 0;
     loop {
-        let reply = client.revoke(request.clone()).await.map_err(|error| Failure::of(&what, &error))?;
+        let reply = client.revoke(request.clone()).await.map_err(|error| match leases {
+            0 => Failure::of(&what, &error),
+            _ => halfway("cannot revoke the rest", leases, &error),
+        })?;
         leases += reply.count;
         if reply.next.is_empty() {
             break;
         }
         request.from = reply.next;
     }
-    let vacating_ms = vacating(&client, &by, status.revision, &what).await?;
+    let vacating_ms = vacating(&client, &by, status.revision).await;
+    let vacating_ms = vacating_ms.map_err(|error| halfway("cannot say what stays vacating", leases, &error))?;
     tell(caller.output, &Revoked { leases, vacating_ms }, args.now);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is said when something was done already.
+fn halfway(what: &str, leases: u64, error: &Error) -> Failure {
+    let why = format!("{} revoked, and then {error}", print::count(leases, "lease is", "leases are"));
+    Failure::new(what, &why, "See what is left with `tenure lease ls` and `tenure resource ls`.")
 }
 
 fn which(args: &Revoke) -> Option<Which> {
@@ -70,12 +81,12 @@ fn named(which: &Which) -> String {
 }
 
 /// How long each resource stays vacating after what this order ended since then, children included.
-async fn vacating(client: &Client, by: &str, since: u64, what: &str) -> Result<BTreeMap<String, u64>, Failure> {
+async fn vacating(client: &Client, by: &str, since: u64) -> Result<BTreeMap<String, u64>, Error> {
     let mut vacating = BTreeMap::new();
     let mut roots = BTreeSet::new();
     let mut request = v1::HistoryRequest { limit: EVENTS_MAX, ..v1::HistoryRequest::default() };
     loop {
-        let page = client.history(request.clone()).await.map_err(|error| Failure::of(what, &error))?;
+        let page = client.history(request.clone()).await?;
         // Newest first, so that the end of a root comes before what ended with it.
         for event in page.events.iter().filter(|event| event.revision > since) {
             let Some(end) = &event.end else { continue };

@@ -49,7 +49,7 @@ pub(super) async fn acquire_in_line(
         request.wait_limit_ms = millis(patience).max(1);
     }
     let (renew, cancel) = (renewal(&request), cancellation(&request));
-    let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    let stopped = stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try it without --wait."))?;
     let mut stream = client.converse().await.map_err(fail)?;
     ask(&stream, ACQUIRE, Ask::Acquire(request)).await.map_err(fail)?;
     let mut heartbeat = beat(u64::MAX);

@@ -53,11 +53,20 @@ impl Server {
         Self::start_under(&[], directory)
     }
 
+    /// Starts a server where one was before.
+    pub fn start_at(directory: &Path, address: &str) -> Self {
+        Self::spawn(&[], directory, address)
+    }
+
     /// Starts a server under another program, such as strace with a fault to inject.
     pub fn start_under(wrapper: &[&str], directory: &Path) -> Self {
+        Self::spawn(wrapper, directory, "127.0.0.1:0")
+    }
+
+    fn spawn(wrapper: &[&str], directory: &Path, listen: &str) -> Self {
         let mut words = wrapper.iter().copied().chain([binary()]);
         let mut command = Command::new(words.next().unwrap());
-        command.args(words).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory);
+        command.args(words).args(["serve", "--listen", listen, "--data-dir"]).arg(directory);
         Self::run(command)
     }
 
