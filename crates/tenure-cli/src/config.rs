@@ -72,7 +72,7 @@ pub(crate) struct Effective {
 
 impl Effective {
     /// Puts together what was said. The first that has something to say wins.
-    pub(crate) fn of(serve: Serve) -> Result<Self, Failure> {
+    pub(crate) fn of(serve: &Serve) -> Result<Self, Failure> {
         let (file, place) = match find(serve.said.config.as_deref()) {
             Some(path) => (File::read(&path)?, path.display().to_string()),
             None => (File::default(), String::new()),
@@ -95,12 +95,12 @@ impl Effective {
                 value
             }};
         }
+        let path = |path: &PathBuf| path.display().to_string();
         let settings = Settings {
             listen: pick!(listen, default.listen, ToString::to_string),
-            data_dir: Some(pick!(data_dir, default.data_dir.unwrap_or_default(), |path: &PathBuf| path
-                .display()
-                .to_string()))
-            .filter(|path| !path.as_os_str().is_empty()),
+            // An empty path is none.
+            data_dir: Some(pick!(data_dir, default.data_dir.unwrap_or_default(), path))
+                .filter(|path| !path.as_os_str().is_empty()),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, |hosts: &Vec<String>| hosts.join(",")),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),

@@ -7,15 +7,15 @@ use crate::print;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn config(output: Output, order: Config) -> Result<ExitCode, Failure> {
     match order {
         Config::Init { write: None } => print::line(config::template().trim_end()),
         Config::Init { write: Some(path) } => init(&path)?,
-        Config::Show(serve) => show(output, &Effective::of(*serve)?),
-        Config::Check { file } => check(file)?,
+        Config::Show(serve) => show(output, &Effective::of(&serve)?),
+        Config::Check { file } => check(file.as_deref())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -60,8 +60,8 @@ fn show(output: Output, effective: &Effective) {
     }
 }
 
-fn check(file: Option<PathBuf>) -> Result<(), Failure> {
-    let Some(path) = config::find(file.as_deref()) else {
+fn check(file: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = config::find(file) else {
         print::say("there is no file, so the defaults and the environment are in force");
         return Ok(());
     };

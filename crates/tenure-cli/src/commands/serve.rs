@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let clock = Arc::new(SystemClock::start());
-    let settings = Effective::of(serve)?.settings;
+    let settings = Effective::of(&serve)?.settings;
     let voice = Voice::raise(settings.log_format, &settings.log)?;
     match (run(settings, voice, clock).await, voice) {
         (Err(failure), Voice::Json) => Ok(failure.log()),
