@@ -134,9 +134,9 @@ fn top_shows_the_leases_and_gives_the_terminal_back() {
         top.resize(80, 10);
         top.until("the smaller frame", |seen| seen.contains("db@1"));
         if ends == "q" {
-            top.types("q")
+            top.types("q");
         } else {
-            top.signal(ends)
+            top.signal(ends);
         }
         let (seen, code) = top.ends();
         assert_eq!(code, Some(0), "{ends}: {seen:?}");

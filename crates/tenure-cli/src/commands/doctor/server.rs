@@ -17,7 +17,7 @@ const LEASES_MAX: u64 = tenure_core::limits::LEASES_MAX as u64;
 
 pub(super) async fn look(addr: &str) -> Vec<Finding> {
     match ask(addr).await {
-        Ok((status, times)) => judge(&status, times),
+        Ok((status, times)) => judge(&status, &times),
         Err(error) => {
             let todo = "Start one with `tenure serve`, or point --addr at one that runs.";
             vec![Finding::bad("server", error.to_string(), todo)]
@@ -38,7 +38,7 @@ async fn ask(addr: &str) -> Result<(v1::StatusReply, Vec<Duration>), Error> {
     Ok((status, times))
 }
 
-fn judge(status: &v1::StatusReply, times: Vec<Duration>) -> Vec<Finding> {
+fn judge(status: &v1::StatusReply, times: &[Duration]) -> Vec<Finding> {
     let leads = match status.leads {
         true => Finding::ok("server", format!("node {} answers and leads", status.node)),
         false => Finding::bad("server", format!("node {} does not lead", status.node), "Ask again in a moment."),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn verdicts(status: &v1::StatusReply, ms: u64) -> Vec<Verdict> {
-        let findings = judge(status, vec![Duration::from_millis(ms); ROUND_TRIPS]);
+        let findings = judge(status, &[Duration::from_millis(ms); ROUND_TRIPS]);
         findings.iter().map(|finding| finding.verdict).collect()
     }
 
