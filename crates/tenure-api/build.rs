@@ -35,8 +35,8 @@ const READ: &[&str] = &[
 /// Messages with many facts, of which few are said at once: what is zero is left out.
 const SPARSE: &[&str] = &["Failure", "Event", "End"];
 
-/// But not these.
-const ALWAYS: &[&str] = &["revision", "at_ms", "wall_ms", "when_ms"];
+/// But every event has these.
+const ALWAYS: &[&str] = &["revision", "at_ms", "wall_ms"];
 
 fn json(mut builder: Builder, descriptors: &FileDescriptorSet) -> Builder {
     let messages = descriptors.file.iter().flat_map(|file| &file.message_type);
@@ -101,9 +101,8 @@ fn field_rules(message: &DescriptorProto, field: &FieldDescriptorProto, is_read:
         }
         Type::String if !is_list => unless("String::is_empty"),
         _ if field.proto3_optional() => unless("Option::is_none"),
-        Type::Uint64 if SPARSE.contains(&message.name()) && !ALWAYS.contains(&field.name()) => {
-            unless("crate::json::is_zero")
-        }
+        Type::Uint64 if message.name() == "Event" && ALWAYS.contains(&field.name()) => Vec::new(),
+        Type::Uint64 if SPARSE.contains(&message.name()) => unless("crate::json::is_zero"),
         _ if is_list && SPARSE.contains(&message.name()) => unless("Vec::is_empty"),
         _ => Vec::new(),
     }

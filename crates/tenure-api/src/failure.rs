@@ -88,6 +88,8 @@ codes! {
     BadContentType = "bad_content_type", InvalidArgument, 415;
     /// The body is too large.
     TooLarge = "too_large", ResourceExhausted, 413;
+    /// The body did not come in time.
+    TooSlow = "too_slow", DeadlineExceeded, 408;
     /// The request was meant for another host.
     BadHost = "bad_host", PermissionDenied, 421;
     /// The request was made by a page of another host.

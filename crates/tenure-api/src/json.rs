@@ -49,8 +49,8 @@ impl<'de> Deserialize<'de> for Id {
 }
 
 /// Bytes: as they are if they are text, else `{"hex": "00ff"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
-#[serde(untagged, expecting = "a text, or {\"hex\": \"00ff\"}")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
 pub enum Bytes {
     /// Text.
     Text(String),
@@ -82,6 +82,30 @@ impl Bytes {
             Self::Text(text) => Some(text.into_bytes()),
             Self::Hex(Hex { hex }) => unhex(&hex),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrHex)
+    }
+}
+
+struct TextOrHex;
+
+impl<'de> Visitor<'de> for TextOrHex {
+    type Value = Bytes;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a text, or {\"hex\": \"00ff\"}")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
+        Ok(Bytes::Text(text.into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Bytes, A::Error> {
+        Hex::deserialize(MapAccessDeserializer::new(fields)).map(Bytes::Hex)
     }
 }
 
@@ -244,10 +268,22 @@ impl<'de> Visitor<'de> for OnceEach {
 macro_rules! words {
     ($(#[$doc:meta])* $word:ident, $module:ident, $of:ident { $($(#[$each:meta])* $name:ident),* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
         #[serde(rename_all = "lowercase")]
         pub enum $word {
             $($(#[$each])* $name,)*
+        }
+
+        impl<'de> Deserialize<'de> for $word {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                const WORDS: &[&str] = &[$(stringify!($name),)*];
+                let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+                $(if *text == stringify!($name).to_lowercase() {
+                    return Ok(Self::$name);
+                })*
+                let words = WORDS.join(", ").to_lowercase();
+                Err(D::Error::custom(format!("unknown word `{text}`, expected one of {words}")))
+            }
         }
 
         impl From<$word> for v1::$of {

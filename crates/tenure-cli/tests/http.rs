@@ -237,6 +237,61 @@ fn who_hangs_up_leaves_the_line_unless_the_lease_is_its_own() {
 }
 
 #[test]
+fn who_hangs_up_before_the_answer_leaves_nothing_in_line() {
+    let (_directory, server) = start();
+    post(&server, "/v1/acquire", &claim("a", "ann")).yes();
+    for _ in 0..100 {
+        let mut line = Line::open(&server);
+        line.ask(
+            "POST",
+            "/v1/acquire",
+            &["content-type: application/json"],
+            waiting("a", "bob").to_string().as_bytes(),
+        );
+    }
+    // All of them were heard before this one, and the line is empty but for it.
+    let own = json!({"resource": "a", "holder": "eve", "ttl_ms": 60_000, "wait": true, "poll_ms": 1});
+    assert_eq!(post(&server, "/v1/acquire", &own).status, 202);
+    until("all others have left", || show(&server, "a")["waiting"] == 1);
+    assert_eq!(show(&server, "a")["line"][0]["holder"], "eve");
+}
+
+#[test]
+fn who_hangs_up_behind_unread_bytes_leaves_the_line() {
+    let (_directory, server) = start();
+    post(&server, "/v1/acquire", &claim("a", "ann")).yes();
+    let body = json!({"resource": "a", "holder": "bob", "ttl_ms": 600, "wait": true});
+    let mut bob = stand_in_line(&server, &body);
+    bob.send(b"\r\nGET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    drop(bob);
+    until("bob has left", || show(&server, "a")["waiting"] == 0);
+    let history = get(&server, "/v1/history?resource=a&limit=1").yes();
+    assert_eq!(history["events"][0]["why"], "cancelled", "and was not only left to run out");
+}
+
+#[test]
+fn a_stop_answers_who_waits_and_leaves_nobody_in_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    post(&server, "/v1/acquire", &claim("a", "ann")).yes();
+    let mut waits: Vec<Line> = (0..3).map(|_| stand_in_line(&server, &waiting("a", "bob"))).collect();
+    let own = json!({"resource": "a", "holder": "eve", "ttl_ms": 60_000, "wait": true, "lease": "e1"});
+    waits.push(stand_in_line(&server, &own));
+    let mut stream = Line::open(&server);
+    stream.ask("GET", "/v1/watch", &[], b"");
+    stream.head();
+    server.signal("TERM");
+    for line in &mut waits {
+        assert_eq!(line.answer().no(), (503, "stopping".into()));
+    }
+    assert!(stream.is_closed());
+    assert!(server.stop_ended().success());
+    let server = Server::start(directory.path());
+    let shown = show(&server, "a");
+    assert_eq!((&shown["waiting"], &shown["line"][0]["holder"]), (&json!(1), &json!("eve")));
+}
+
+#[test]
 fn a_poll_that_is_over_tells_the_place_and_keeps_it() {
     let (_directory, server) = start();
     post(&server, "/v1/acquire", &claim("a", "ann")).yes();
@@ -308,6 +363,11 @@ fn a_stream_says_where_it_stands_before_anything_happens() {
 fn a_place_that_is_not_there_is_refused_before_the_stream_begins() {
     let (_directory, server) = start();
     assert_eq!(get(&server, "/v1/watch?after=99").no(), (409, "ahead".into()));
+    // A browser that has heard nothing yet says so.
+    let mut line = Line::open(&server);
+    line.ask("GET", "/v1/watch?after=0", &["last-event-id: "], b"");
+    assert_eq!(line.head().status, 200);
+    assert_eq!(line.message().unwrap().0.as_deref(), Some("0.4294967295"));
     for bad in ["after=x", "for_ms=-1", "unknown=1", "after=1.2.3"] {
         assert_eq!(get(&server, &format!("/v1/watch?{bad}")).no(), (400, "bad_query".into()), "{bad}");
     }

@@ -99,6 +99,15 @@ pub(crate) const WATCH_PULSE: Duration = Duration::from_secs(15);
 /// How often a claim that waits over HTTP is renewed at most, whatever its TTL.
 pub(crate) const POLL_RENEWAL_MIN: Duration = Duration::from_millis(30);
 
+/// How long a connection whose peer has vanished without a word is kept.
+pub(crate) const PEER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a client may take to send the body of an HTTP request.
+pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of HTTP bodies that are being read at once, in units of a KiB.
+pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
+
 /// How long a stranger may take to say which protocol it speaks.
 pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -59,7 +59,7 @@ pub async fn serve(
     };
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let grpc = Routes::new(reflection).add_service(health).add_service(native);
-    let json = http::router(node.clone(), &settings.hosts, is_local);
+    let json = http::router(node.clone(), http::Guard::new(&settings.hosts, is_local), http::Stop::new(end.clone()));
     let routes = Routes::from(both(grpc.prepare().into_axum_router(), json));
     let listening = Server::builder()
         .accept_http1(true)

@@ -134,6 +134,11 @@ impl Server {
         self.child.wait().unwrap()
     }
 
+    /// Waits for a server that was told to stop.
+    pub fn stop_ended(mut self) -> ExitStatus {
+        self.ends()
+    }
+
     /// Waits for the server to end by itself.
     pub fn ends(&mut self) -> ExitStatus {
         let start = Instant::now();

@@ -1,7 +1,9 @@
 //! Reading requests: a body, the part after `?`, a name in the path. Each is read whole or refused as a problem.
 
+use super::Door;
 use super::problem::Problem;
-use crate::limits::REQUEST_BYTES_MAX;
+use crate::lessor::Unready;
+use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
 use axum::body::{Bytes as RawBytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Path, Query, Request};
@@ -11,26 +13,40 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tenure_api::json::{Id, Object};
 use tenure_api::{BadRequest, Code};
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<Door> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, door: &Door) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             let detail = "a write needs the header `content-type: application/json`; nothing was changed";
             return Err(Problem::new(Code::BadContentType, detail));
         }
-        if request.body().size_hint().lower() > REQUEST_BYTES_MAX as u64 {
-            return Err(too_large());
-        }
-        let bytes = RawBytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
+        let bytes = read(request, door).await?;
         let read = serde_json::from_slice(&bytes);
         read.map(|Object(body)| Self(body))
             .map_err(|error| Problem::new(Code::BadJson, format!("{error}; nothing was changed")))
+    }
+}
+
+/// Reads a body that is not too large, not for too long, and not beside too many others.
+async fn read(request: Request, door: &Door) -> Result<RawBytes, Problem> {
+    let size = request.body().size_hint();
+    if size.lower() > REQUEST_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let bytes = size.upper().map_or(REQUEST_BYTES_MAX, |upper| usize::try_from(upper).unwrap_or(REQUEST_BYTES_MAX));
+    let room = u32::try_from(bytes / 1024 + 1).expect("a body has its limit");
+    let overloaded = |_| Problem::from(Unready::Overloaded { retry_after: RETRY_AFTER });
+    let _room = door.bodies.try_acquire_many(room).map_err(overloaded)?;
+    match timeout(BODY_PATIENCE, RawBytes::from_request(request, door)).await {
+        Ok(read) => read.map_err(|rejection| unread(&rejection)),
+        Err(_) => Err(Problem::new(Code::TooSlow, "the body did not come in time; nothing was changed")),
     }
 }
 
@@ -58,9 +74,16 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        is_text(parts.uri.query().unwrap_or_default())?;
         let read = Query::<T>::from_request_parts(parts, state).await;
         read.map(|Query(asked)| Self(asked)).map_err(|rejection| bad_query(&rejection.body_text()))
     }
+}
+
+/// Whoever reads a query puts another letter where bytes are no text; this refuses them before.
+pub(super) fn is_text(query: &str) -> Result<(), Problem> {
+    let decoded = percent_encoding::percent_decode_str(query).decode_utf8();
+    decoded.map(drop).map_err(|_| bad_query("what stands after `?` is not text in UTF-8"))
 }
 
 /// How new an answer has to be.

@@ -4,9 +4,10 @@ use super::body::{Asked, Body};
 use super::poll;
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, Door};
-use axum::Json;
+use crate::listen::Peer;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use tenure_api::json::{Id, Labels, ModeWord};
 use tenure_api::v1;
@@ -187,14 +188,15 @@ impl Acquired {
 ))]
 pub(super) async fn acquire(
     State(door): State<Door>,
+    Extension(peer): Extension<Peer>,
     Body(body): Body<AcquireBody>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
     body.check()?;
-    let patience = poll::Patience { open_ms: body.poll_ms, is_own_lease: body.lease.is_some() };
+    let patience = poll::Patience { open_ms: body.poll_ms, peer };
     let message = body.message();
     let (reply, waited) = match message.wait {
         false => (acquired(door.desk.order(Ask::Acquire(message)).await?), false),
-        true => poll::acquire(&door.desk, message, patience).await?,
+        true => poll::acquire(&door, message, patience).await?,
     };
     let (status, acquired) = Acquired::new(reply, waited);
     Ok((status, Json(acquired)))

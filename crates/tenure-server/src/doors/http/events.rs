@@ -1,9 +1,9 @@
 //! What happened and what happens, over HTTP. A watch is a stream of server-sent events: each has its place as its id, so
 //! that a browser or a script that comes back with `Last-Event-ID` misses nothing.
 
-use super::body::{Asked, bad_query};
+use super::body::{Asked, bad_query, is_text};
 use super::problem::{NotRead, Problem};
-use super::{Answer, Door};
+use super::{Answer, Door, Stop};
 use crate::doors::watch;
 use crate::limits::WATCH_PULSE;
 use axum::Json;
@@ -16,7 +16,6 @@ use futures::stream::BoxStream;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::future::pending;
 use std::time::Duration;
 use tenure_api::json::{read_cursor, write_cursor};
 use tenure_api::v1;
@@ -79,6 +78,7 @@ pub(super) struct WatchQuery {
 
 impl WatchQuery {
     fn read(query: &str) -> Result<Self, Problem> {
+        is_text(query)?;
         let mut asked = Self::default();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -108,7 +108,9 @@ pub(super) async fn watch(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let asked = WatchQuery::read(query.as_deref().unwrap_or_default())?;
+    // A browser that has not heard anything yet comes back with an empty id.
     let last = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let last = last.filter(|id| !id.is_empty());
     let after = match last {
         Some(id) => place(&id, "Last-Event-ID")?,
         None => place(&asked.after, "after")?,
@@ -123,9 +125,9 @@ pub(super) async fn watch(
     };
     let told = futures::stream::iter([first]).chain(with_pulse(replies));
     let end = async move {
-        match asked.for_ms {
-            Some(ms) => sleep(Duration::from_millis(ms)).await,
-            None => pending().await,
+        tokio::select! {
+            () = async { sleep(Duration::from_millis(asked.for_ms.unwrap_or_default())).await }, if asked.for_ms.is_some() => {}
+            () = Stop::comes(&door.stop) => {}
         }
     };
     let body = Body::from_stream(told.take_until(end).map(Ok::<_, Infallible>));

@@ -4,7 +4,7 @@
 use super::problem::Problem;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use tenure_api::Code;
 
 /// Whose requests are answered.
 #[derive(Clone)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     hosts: Arc<[String]>,
     is_local: bool,
 }
 
 impl Guard {
     /// Answers requests to this machine and to `hosts`; beyond loopback to any host, unless some are named.
-    pub(super) fn new(hosts: &[String], is_local: bool) -> Self {
+    pub(crate) fn new(hosts: &[String], is_local: bool) -> Self {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         Self { hosts, is_local }
     }
@@ -40,9 +40,8 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
         );
         return Err(Problem::new(Code::BadHost, detail));
     }
-    if let Some(origin) = text(request.headers(), header::ORIGIN)
-        && !is_own(&origin, host.as_deref())
-    {
+    let origins = request.headers().get_all(header::ORIGIN).iter().map(text);
+    if let Some(origin) = origins.into_iter().find(|origin| !is_own(origin, host.as_deref())) {
         let detail = format!("the Origin {origin:?} is a page of another host; nothing was changed");
         return Err(Problem::new(Code::BadOrigin, detail));
     }
@@ -55,18 +54,22 @@ pub(super) async fn check(State(guard): State<Guard>, request: Request, next: Ne
 
 /// Whether a page of this origin may ask: one of this machine, or one that was loaded from the host that is asked.
 fn is_own(origin: &str, host: Option<&str>) -> bool {
-    let origin = origin.parse::<Uri>().ok().and_then(|origin| origin.host().map(str::to_ascii_lowercase));
+    let origin = origin.parse::<Uri>().ok().filter(|origin| origin.scheme().is_some());
+    let origin = origin.and_then(|origin| origin.host().map(str::to_ascii_lowercase));
     origin.is_some_and(|origin| is_loopback(&origin) || host.is_some_and(|host| host.eq_ignore_ascii_case(&origin)))
 }
 
 /// The host of a request, without its port: HTTP/2 has it in the address, HTTP/1 in a header.
 fn host(request: &Request) -> Option<String> {
-    let named = request.uri().authority().map(ToString::to_string).or_else(|| text(request.headers(), header::HOST))?;
+    let mut said = request.headers().get_all(header::HOST).iter().map(text);
+    let named = request.uri().authority().map(ToString::to_string).or_else(|| said.next());
+    // Two hosts, or a user before the host, are somebody's attempt to be read in two ways.
+    let named = named.filter(|name| said.next().is_none() && !name.contains('@'))?;
     named.parse::<Authority>().ok().map(|authority| authority.host().to_owned())
 }
 
-fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -101,7 +104,7 @@ mod tests {
         for origin in ["http://localhost:3000", "http://127.0.0.1", "https://leases.example"] {
             assert!(is_own(origin, Some("leases.example")), "{origin}");
         }
-        for origin in ["null", "", "http://evil.example", "http://localhost.evil.example", "file://"] {
+        for origin in ["null", "", "localhost", "http://evil.example", "http://localhost.evil.example", "file://"] {
             assert!(!is_own(origin, Some("leases.example")), "{origin}");
         }
     }

@@ -29,19 +29,23 @@ mod problem;
 mod resources;
 
 use super::desk::Desk;
-use crate::limits::REQUEST_BYTES_MAX;
+use crate::limits::{BODIES_KIB_MAX, REQUEST_BYTES_MAX};
 use crate::node::Node;
+use crate::serve::Served;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use guard::Guard;
 use problem::{NotRead, Problem};
+use std::sync::Arc;
 use tenure_api::v1;
+use tokio::sync::{Semaphore, watch};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+pub(crate) use guard::Guard;
 
 type Answer<T> = Result<Json<T>, Problem>;
 
@@ -49,6 +53,26 @@ type Answer<T> = Result<Json<T>, Problem>;
 #[derive(Clone)]
 struct Door {
     desk: Desk,
+    stop: Stop,
+    /// Room for bodies that are being read, in KiB.
+    bodies: Arc<Semaphore>,
+}
+
+/// Says when the server stops, so that nobody is kept waiting for it.
+#[derive(Clone)]
+pub(crate) struct Stop(watch::Receiver<Option<Served>>);
+
+impl Stop {
+    pub(crate) fn new(end: watch::Receiver<Option<Served>>) -> Self {
+        Self(end)
+    }
+
+    /// Returns when the server stops.
+    async fn comes(stop: &Self) {
+        let mut end = stop.0.clone();
+        // Whoever would have said it is gone: that is a stop, too.
+        let _ = end.wait_for(Option::is_some).await;
+    }
 }
 
 /// The description of this door, but for its calls.
@@ -91,11 +115,12 @@ fn described() -> OpenApiRouter<Door> {
 }
 
 /// All paths of this door.
-pub(crate) fn router(node: Node, hosts: &[String], is_local: bool) -> Router {
+pub(crate) fn router(node: Node, guard: Guard, stop: Stop) -> Router {
     let (calls, description) = described().split_for_parts();
     // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
     let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
-    let (guard, door) = (Guard::new(hosts, is_local), Door { desk: Desk::new(node) });
+    let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
+    let door = Door { desk: Desk::new(node), stop, bodies };
     let guarded = calls
         .route("/openapi.json", get(move || describe(description.clone())))
         .route("/metrics", get(metrics))

@@ -83,7 +83,7 @@ impl IntoResponses for NotRead {
 
 impl IntoResponses for NotDone {
     fn responses() -> BTreeMap<String, RefOr<Documented>> {
-        documented(&[409, 410, 412, 413, 415, 507])
+        documented(&[408, 409, 410, 412, 413, 415, 507])
     }
 }
 
