@@ -39,7 +39,7 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
         let Ok(room) = replies.reserve().await else { return };
         revisions.borrow_and_update();
         match node.read_stale(|ledger| page(ledger, at)) {
-            Err(failure) => return room.send(Err(failure)),
+            Err(failure) => return room.send(Err(*failure)),
             Ok(events) if told && events.is_empty() => {
                 drop(room);
                 tokio::select! {
@@ -79,11 +79,11 @@ impl Wanted {
     }
 }
 
-fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Failure> {
+fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Box<Failure>> {
     if at.0 > ledger.revision() {
-        return Err(ahead(at.0, ledger.revision()));
+        return Err(Box::new(ahead(at.0, ledger.revision())));
     }
-    let events = ledger.events_after(at).map_err(compacted)?;
+    let events = ledger.events_after(at).map_err(|oldest| Box::new(compacted(oldest)))?;
     let mut page = Page::of(0, WATCH_EVENTS_MAX);
     // Keys may be long; the rest of an event is not.
     let weight = |event: &Event| event.what.key().map_or(0, |key| key.bytes().len());

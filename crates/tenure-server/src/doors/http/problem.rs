@@ -22,7 +22,7 @@ pub(super) struct Problem {
     /// What failed, why, and whether anything was changed.
     detail: String,
     #[serde(flatten)]
-    facts: Failure,
+    facts: Box<Failure>,
 }
 
 impl Problem {
@@ -37,7 +37,7 @@ impl From<Failure> for Problem {
         let status = code_of(&failure).map_or(500, Code::http);
         let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
         let detail = std::mem::take(&mut failure.message);
-        Self { title: title.unwrap_or("Refused"), status, detail, facts: failure }
+        Self { title: title.unwrap_or("Refused"), status, detail, facts: Box::new(failure) }
     }
 }
 
