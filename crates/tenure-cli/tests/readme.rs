@@ -8,7 +8,7 @@ mod support;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use support::binary;
+use support::{binary, have};
 use support::terminal::Terminal;
 
 const README: &str = include_str!("../../../README.md");
@@ -147,6 +147,9 @@ fn what_the_readme_prints_is_what_is_printed() {
     let typed = README.lines().filter(|line| line.trim_start().starts_with("$ ")).count();
     assert_eq!(steps.len(), typed, "every line that begins with a dollar is in a block, and typed");
     assert!(steps.len() > 20, "the tour is there");
+    if !have("curl") || !have("jq") {
+        return;
+    }
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
