@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(leases[16], v1::Failure { what: "leases".into(), max: 1, ..plain() });
         let claims: Vec<v1::Failure> = refusals_of_claims().iter().map(|(refusal, _)| told(refusal)).collect();
         let on_db = || v1::Failure { resource: resource(), ..plain() };
-        let taken = v1::Failure { holder: "ann".into(), remaining_ms: 11, waiting: 2, ..on_db() };
+        let taken = v1::Failure { holder: "ann".into(), remaining_ms: 11, since_wall_ms: 5, waiting: 2, ..on_db() };
         assert_eq!(claims[0], v1::Failure { state: "held".into(), fence: 3, ..taken.clone() });
         assert_eq!(claims[1], v1::Failure { state: "vacating".into(), fence: 3, ..taken.clone() });
         assert_eq!(claims[2], v1::Failure { state: "waited-for".into(), ..taken });

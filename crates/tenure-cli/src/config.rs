@@ -204,7 +204,16 @@ pub(crate) fn find(named: Option<&Path>) -> Option<PathBuf> {
     named.map(Path::to_owned).or_else(|| places.into_iter().find(|place| place.exists()))
 }
 
-pub(crate) fn default_directory() -> Option<PathBuf> {
+/// Where a server started here would keep its data: where it was said, else where a file says, else the default.
+pub(crate) fn directory(said: Option<PathBuf>, config: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    if said.is_some() {
+        return Ok(said);
+    }
+    let file = find(config).map(|path| File::read(&path)).transpose()?.unwrap_or_default();
+    Ok(file.data_dir.or_else(default_directory))
+}
+
+fn default_directory() -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("tenure"))
 }

@@ -55,3 +55,14 @@ fn nobody_and_nothing_are_told_and_nothing_is_made() {
     let words = text(&people.stdout);
     assert!(words.lines().any(|line| line.starts_with("bad") && line.contains("`tenure serve`")), "{words}");
 }
+
+#[test]
+fn it_looks_where_the_settings_say_that_the_data_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, data) = (directory.path().join("tenure.toml"), directory.path().join("elsewhere"));
+    std::fs::write(&config, format!("data_dir = {data:?}\n")).unwrap();
+    let mut command = Command::new(binary());
+    command.args(["doctor", "--addr", "http://127.0.0.1:1", "--config"]).arg(&config).env_remove("TENURE_DATA_DIR");
+    let words = text(&command.output().unwrap().stdout);
+    assert!(words.contains(&data.display().to_string()), "{words}");
+}

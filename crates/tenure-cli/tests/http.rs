@@ -392,6 +392,26 @@ fn history_goes_back_page_by_page() {
 }
 
 #[test]
+fn what_was_asked_over_http_is_counted() {
+    let (_directory, server) = start();
+    post(&server, "/v1/acquire", &claim("a", "ann")).yes();
+    post(&server, "/v1/acquire", &claim("a", "bob")).no();
+    post(&server, "/v1/acquire", &json!({"surprise": 1})).no();
+    get(&server, "/v1/resources/some/name").yes();
+    get(&server, "/nothing/here").no();
+    let answer = get(&server, "/metrics");
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    let text = String::from_utf8(answer.body).unwrap();
+    for (call, code) in
+        [("acquire", "ok"), ("acquire", "taken"), ("acquire", "bad_json"), ("show", "ok"), ("other", "no_such_path")]
+    {
+        let line = format!("tenure_requests_total{{door=\"http\",call=\"{call}\",code=\"{code}\"}} 1\n");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("tenure_leases 1\n"));
+}
+
+#[test]
 fn probes_say_that_it_lives_and_grants() {
     let (_directory, server) = start();
     for (path, body) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {

@@ -8,8 +8,8 @@ mod support;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use support::{binary, have};
 use support::terminal::Terminal;
+use support::{binary, have};
 
 const README: &str = include_str!("../../../README.md");
 
@@ -72,6 +72,13 @@ fn mask(text: &str) -> String {
     lines.collect()
 }
 
+/// Other programs, such as jq, draw in colours that a page does not show.
+fn without_colours(text: &str) -> String {
+    let mut pieces = text.split("\u{1b}[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |plain, piece| plain + piece.split_once('m').map_or(piece, |(_, rest)| rest))
+}
+
 fn mask_word(word: &str) -> &str {
     let digits = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     let is_time = {
@@ -121,7 +128,7 @@ impl Session {
         self.terminal.forget();
         self.terminal.types(&format!("{}\n", step.typed.replace(":7420", &format!(":{port}"))));
         let is_there = |seen: &str| {
-            let printed = seen.replace(DONE, "");
+            let printed = without_colours(&seen.replace(DONE, ""));
             // Words come in pieces, and the last one is the end of the line.
             let is_whole = printed.is_empty() || printed.ends_with('\n');
             seen.contains(DONE) && is_whole && mask(&printed) == told

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
+    /// A file with settings; $XDG_CONFIG_HOME/tenure/tenure.toml or /etc/tenure/tenure.toml unless said.
+    #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the data is kept; where the settings say, or $XDG_STATE_HOME/tenure, unless said.
     #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }

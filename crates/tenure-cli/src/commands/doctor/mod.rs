@@ -6,6 +6,7 @@ mod server;
 
 use super::Caller;
 use crate::args::Doctor;
+use crate::config;
 use crate::failure::Failure;
 use crate::page::{Cell, List, Row};
 use crate::print;
@@ -67,7 +68,7 @@ impl Row for Finding {
 
 /// Exit 0 if nothing is bad.
 pub(crate) async fn doctor(caller: &Caller, args: Doctor) -> Result<ExitCode, Failure> {
-    let directory = args.data_dir.or_else(crate::config::default_directory).ok_or_else(|| {
+    let directory = config::directory(args.data_dir, args.config.as_deref())?.ok_or_else(|| {
         let why = "neither $XDG_STATE_HOME nor $HOME is set";
         Failure::usage("cannot look at the data", why, "Say where it is with --data-dir DIR.")
     })?;
