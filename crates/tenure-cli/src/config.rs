@@ -3,7 +3,7 @@
 
 use crate::args::{LogFormat, Serve};
 use crate::failure::Failure;
-use crate::log;
+use crate::{log, traces};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ const HOST_BYTES_MAX: usize = 253;
 const LIKENESS_MIN: f64 = 0.75;
 
 /// What a file may say. What it does not say is left to the defaults; what is not here is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     listen: Option<SocketAddr>,
@@ -26,12 +26,14 @@ pub(crate) struct File {
     hosts: Option<Vec<String>>,
     log_format: Option<LogFormat>,
     log: Option<String>,
+    otlp_endpoint: Option<String>,
+    otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 6] = ["listen", "data_dir", "insecure", "hosts", "log_format", "log"];
+const KEYS: [&str; 8] = ["listen", "data_dir", "insecure", "hosts", "log_format", "log", "otlp_endpoint", "otlp_ratio"];
 
 /// What a server runs by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// None if nobody said, and there is no home to put it in.
@@ -40,6 +42,9 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
+    /// Where traces go, if anywhere.
+    pub(crate) otlp_endpoint: Option<String>,
+    pub(crate) otlp_ratio: f64,
 }
 
 impl Default for Settings {
@@ -51,6 +56,8 @@ impl Default for Settings {
             hosts: Vec::new(),
             log_format: LogFormat::Auto,
             log: log::FILTER_DEFAULT.into(),
+            otlp_endpoint: None,
+            otlp_ratio: 1.0,
         }
     }
 }
@@ -105,6 +112,9 @@ impl Effective {
             hosts: pick!(hosts, default.hosts, |hosts: &Vec<String>| hosts.join(",")),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
             log: pick!(log, default.log, Clone::clone),
+            // An empty address is none.
+            otlp_endpoint: Some(pick!(otlp_endpoint, String::new(), Clone::clone)).filter(|said| !said.is_empty()),
+            otlp_ratio: pick!(otlp_ratio, default.otlp_ratio, ToString::to_string),
         };
         settings.check()?;
         Ok(Self { settings, origins })
@@ -139,6 +149,8 @@ impl Settings {
             let why = format!("there are {} host names, and {HOSTS_MAX} may be", self.hosts.len());
             return Err(Failure::usage(what, &why, "Nothing was changed. Name fewer."));
         }
+        self.otlp_endpoint.as_deref().map_or(Ok(()), traces::check_endpoint)?;
+        traces::check_ratio(self.otlp_ratio)?;
         log::filter(&self.log).map(drop)
     }
 }
@@ -183,6 +195,8 @@ impl File {
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
             log: self.log.unwrap_or(default.log),
+            otlp_endpoint: self.otlp_endpoint.filter(|said| !said.is_empty()),
+            otlp_ratio: self.otlp_ratio.unwrap_or(default.otlp_ratio),
             ..Settings::default()
         };
         settings.check()
@@ -224,7 +238,8 @@ fn variable(name: &str) -> Option<PathBuf> {
 
 /// A file that says nothing but what the defaults are: every key, its default, and what it is for.
 pub(crate) fn template() -> String {
-    let Settings { listen, data_dir, insecure, hosts, log_format, log } = Settings::default();
+    let Settings { listen, data_dir, insecure, hosts, log_format, log, otlp_endpoint, otlp_ratio } =
+        Settings::default();
     let file = File {
         listen: Some(listen),
         data_dir: Some(data_dir.unwrap_or_else(|| "/var/lib/tenure".into())),
@@ -232,6 +247,8 @@ pub(crate) fn template() -> String {
         hosts: Some(hosts),
         log_format: Some(log_format),
         log: Some(log),
+        otlp_endpoint: Some(otlp_endpoint.unwrap_or_default()),
+        otlp_ratio: Some(otlp_ratio),
     };
     let values = toml::to_string(&file).expect("every setting can be written as TOML");
     let mut text = String::from(HEAD);
@@ -266,6 +283,14 @@ const WHY: [&[&str]; KEYS.len()] = [
     ],
     &["How to log, on stderr: --log-format, TENURE_LOG_FORMAT. auto is text on a terminal and JSON elsewhere."],
     &["What to log: --log, TENURE_LOG. For more from Tenure itself: \"warn,tenure=debug,tenure_server=debug\"."],
+    &[
+        "Where to send traces by OTLP/gRPC: --otlp-endpoint, TENURE_OTLP_ENDPOINT. Such as \"http://127.0.0.1:4317\", in",
+        "the clear; empty for none. A collector that is slow or away costs traces, never leases.",
+    ],
+    &[
+        "The share of requests to trace, from 0 to 1: --otlp-ratio, TENURE_OTLP_RATIO. A client that sends a",
+        "traceparent decides for its own.",
+    ],
 ];
 
 #[cfg(test)]
@@ -287,6 +312,8 @@ mod tests {
             hosts: file.hosts.unwrap(),
             log_format: file.log_format.unwrap(),
             log: file.log.unwrap(),
+            otlp_endpoint: file.otlp_endpoint.filter(|said| !said.is_empty()),
+            otlp_ratio: file.otlp_ratio.unwrap(),
         };
         assert_eq!(said, Settings::default());
     }

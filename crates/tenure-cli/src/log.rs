@@ -3,8 +3,14 @@
 
 use crate::args::LogFormat;
 use crate::failure::Failure;
+use crate::traces::Traces;
 use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
+use tenure_server::TRACE_TARGET;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::{Filter, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 /// What is logged unless it is said otherwise. The consensus library logs much that says nothing to an operator.
 pub(crate) const FILTER_DEFAULT: &str = "warn,tenure=info,tenure_server=info,openraft=error";
@@ -17,22 +23,32 @@ pub(crate) enum Voice {
 }
 
 impl Voice {
-    /// Starts the log. What cannot be a filter is refused.
-    pub(crate) fn raise(format: LogFormat, words: &str) -> Result<Self, Failure> {
+    /// Starts the log, and the traces beside it. What cannot be a filter is refused.
+    pub(crate) fn raise(format: LogFormat, words: &str, traces: Option<&Traces>) -> Result<Self, Failure> {
         let is_terminal = std::io::stderr().is_terminal();
-        let filter = filter(words)?;
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        match format {
-            LogFormat::Text => log.with_ansi(is_terminal).init(),
-            LogFormat::Auto if is_terminal => log.with_ansi(true).init(),
-            LogFormat::Json | LogFormat::Auto => {
-                log.json().flatten_event(true).init();
-                std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the program is wrong, and stops")));
-                return Ok(Self::Json);
-            }
+        let filter = untraced(filter(words)?);
+        let log = fmt::layer().with_writer(std::io::stderr);
+        let (voice, log) = match format {
+            LogFormat::Text => (Self::Text, log.with_ansi(is_terminal).boxed()),
+            LogFormat::Auto if is_terminal => (Self::Text, log.with_ansi(true).boxed()),
+            LogFormat::Json | LogFormat::Auto => (Self::Json, log.json().flatten_event(true).boxed()),
+        };
+        let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
+        match traces {
+            Some(traces) => subscriber.with(traces.layer()).init(),
+            None => subscriber.init(),
         }
-        Ok(Self::Text)
+        if voice == Self::Json {
+            std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the program is wrong, and stops")));
+        }
+        Ok(voice)
     }
+}
+
+/// The filter without the spans of requests, which are for traces and would stand in every line of a log. It knows the
+/// deepest level that it lets through, so that what is deeper costs next to nothing.
+fn untraced<S>(filter: EnvFilter) -> impl Filter<S> {
+    filter.and(filter_fn(|of| of.target() != TRACE_TARGET).with_max_level_hint(LevelFilter::TRACE))
 }
 
 /// What a filter says, or why it cannot be one.
@@ -41,4 +57,17 @@ pub(crate) fn filter(words: &str) -> Result<EnvFilter, Failure> {
         let why = format!("{words} is no filter for the log: {error}");
         Failure::usage("cannot serve", &why, "Nothing was changed. Say something like --log warn,tenure_server=debug.")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::Registry;
+
+    #[test]
+    fn what_is_deeper_than_the_log_is_known_to_be() {
+        let filter = |words| untraced::<Registry>(filter(words).unwrap()).max_level_hint();
+        assert_eq!(filter(FILTER_DEFAULT), Some(LevelFilter::INFO));
+        assert_eq!(filter("error"), Some(LevelFilter::ERROR));
+    }
 }

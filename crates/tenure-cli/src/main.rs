@@ -10,6 +10,7 @@ mod page;
 mod print;
 mod screen;
 mod supervisor;
+mod traces;
 
 use args::{Cli, Command};
 use commands::Caller;

@@ -203,7 +203,7 @@ async fn raw_call(server: &Server, bytes: Vec<u8>) -> tonic::Status {
     let channel = tonic::transport::Endpoint::from_shared(server.addr.clone()).unwrap().connect().await.unwrap();
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
-    let path = tonic::codegen::http::uri::PathAndQuery::from_static("/tenure.v1.Tenure/Release");
+    let path = http::uri::PathAndQuery::from_static("/tenure.v1.Tenure/Release");
     grpc.unary(tonic::Request::new(bytes), path, Raw).await.expect_err("this is no request")
 }
 

@@ -32,21 +32,38 @@ fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
     let nothing = types(home.path(), &[], &show);
     assert_eq!(shown(&nothing, "listen"), ("127.0.0.1:7420".into(), "default".into()));
     let state = home.path().join(".local/state/tenure");
+    assert_eq!(
+        shown(&nothing, "otlp_endpoint"),
+        (String::new(), "default".into()),
+        "no traces unless somebody says so"
+    );
     assert_eq!(shown(&nothing, "data_dir"), (state.to_str().unwrap().into(), "default".into()));
 
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-    let said = "listen = \"127.0.0.1:1\"\nlog = \"error\"\nhosts = [\"a.local\", \"b.local\"]\ninsecure = true\n";
+    let said = "listen = \"127.0.0.1:1\"\nlog = \"error\"\nhosts = [\"a.local\", \"b.local\"]\ninsecure = true\n\
+                otlp_endpoint = \"http://a.local:4317\"\notlp_ratio = 0.5\n";
     std::fs::write(&file, said).unwrap();
     let found = types(home.path(), &[], &show);
     assert_eq!(shown(&found, "listen"), ("127.0.0.1:1".into(), path.into()));
     assert_eq!(shown(&found, "hosts"), ("a.local,b.local".into(), path.into()));
     assert_eq!(shown(&found, "insecure"), ("true".into(), path.into()));
+    assert_eq!(shown(&found, "otlp_endpoint"), ("http://a.local:4317".into(), path.into()));
+    assert_eq!(shown(&found, "otlp_ratio"), ("0.5".into(), path.into()));
 
-    let environment = [("TENURE_LISTEN", "127.0.0.1:2"), ("TENURE_HOSTS", "c.local"), ("TENURE_INSECURE", "no")];
+    let environment = [
+        ("TENURE_LISTEN", "127.0.0.1:2"),
+        ("TENURE_HOSTS", "c.local"),
+        ("TENURE_INSECURE", "no"),
+        ("TENURE_OTLP_ENDPOINT", "http://b.local:4317"),
+        ("TENURE_OTLP_RATIO", "0.25"),
+    ];
     let told = types(home.path(), &environment, &show);
     assert_eq!(shown(&told, "listen"), ("127.0.0.1:2".into(), "environment, TENURE_LISTEN".into()));
     assert_eq!(shown(&told, "hosts"), ("c.local".into(), "environment, TENURE_HOSTS".into()));
     assert_eq!(shown(&told, "insecure"), ("false".into(), "environment, TENURE_INSECURE".into()));
+    let by_environment = ("http://b.local:4317".into(), "environment, TENURE_OTLP_ENDPOINT".into());
+    assert_eq!(shown(&told, "otlp_endpoint"), by_environment);
+    assert_eq!(shown(&told, "otlp_ratio"), ("0.25".into(), "environment, TENURE_OTLP_RATIO".into()));
     assert_eq!(shown(&told, "log"), ("error".into(), path.into()), "what it does not say stays");
 
     let flags = ["config", "show", "-o", "json", "--listen", "127.0.0.1:3", "--host", "d.local", "--host", "e.local"];
@@ -83,6 +100,11 @@ fn what_cannot_be_used_is_refused_with_its_place_by_check_and_by_serve() {
         ("listen = \"0.0.0.0:7420\"", "0.0.0.0:7420 is beyond loopback", "--insecure"),
         ("log = \"tenure=loud\"", "tenure=loud is no filter", "--log"),
         ("hosts = [\"a b\"]", "\"a b\" is no host name", "leases.local"),
+        ("otlp_endpoint = \"collector\"", "\"collector\" is no address of an OTLP collector", "http://127.0.0.1:4317"),
+        ("otlp_endpoint = \"https://a.local\"", "asks for TLS", "http://127.0.0.1:4317"),
+        ("otlp_endpoint = \"http://a:b@c.local\"", "has a name or password in it", "http://127.0.0.1:4317"),
+        ("otlp_ratio = 1.5", "1.5 is no share of the requests", "--otlp-ratio"),
+        ("otlp_ratio = nan", "NaN is no share of the requests", "--otlp-ratio"),
     ];
     for (said, why, next) in cases {
         std::fs::write(&file, said).unwrap();

@@ -9,6 +9,7 @@ use crate::limits::{
 use crate::metrics::Metrics;
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
+use crate::trace::Leg;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -46,7 +47,21 @@ struct Order {
     _room: OwnedSemaphorePermit,
 }
 
-type Reply = oneshot::Sender<Result<Outcome, Unready>>;
+/// Where the answer to an order goes, and where the order is until then.
+#[derive(Debug)]
+struct Reply {
+    door: oneshot::Sender<Result<Outcome, Unready>>,
+    leg: Leg,
+}
+
+impl Reply {
+    fn send(self, answer: Result<Outcome, Unready>) {
+        // What the order took ends before the request that it is a part of.
+        drop(self.leg);
+        // A door that stopped waiting needs no answer.
+        let _ = self.door.send(answer);
+    }
+}
 
 /// The way in. Commands that keep or free what is held have a queue of their own and are taken first.
 #[derive(Clone, Debug)]
@@ -88,8 +103,8 @@ impl Counter {
     /// Puts a command into the log, and answers when it was applied.
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
         let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
-        let (reply, answer) = oneshot::channel();
-        queue.put(command, reply)?;
+        let (door, answer) = oneshot::channel();
+        queue.put(command, Reply { door, leg: Leg::queued() })?;
         answer.await.unwrap_or(Err(Unready::Unknown))
     }
 
@@ -203,8 +218,7 @@ impl Lessor {
     }
 
     fn turn_away(&self, order: Order) {
-        // A door that stopped waiting needs no answer.
-        let _ = order.reply.send(Err(Unready::NotLeader { leader: self.consensus.leader_address() }));
+        order.reply.send(Err(Unready::NotLeader { leader: self.consensus.leader_address() }));
     }
 
     fn begin(&self, led: Led) -> Reign {
@@ -330,7 +344,8 @@ impl Batch {
         self.renewals < ENTRY_RENEWALS_MAX && self.bytes < ENTRY_BYTES_MAX
     }
 
-    fn add(&mut self, order: Order) {
+    fn add(&mut self, mut order: Order) {
+        order.reply.leg.proposed();
         self.bytes += order.command.bytes();
         if let Command::Renew(renew) = &order.command {
             self.renewals += renew.leases.len();
@@ -363,8 +378,7 @@ impl Reign {
                     self.time.rest();
                 }
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    // A door that stopped waiting needs no answer.
-                    let _ = reply.send(Ok(outcome));
+                    reply.send(Ok(outcome));
                 }
             }
             Ok(Answer { outcomes: None, .. }) | Err(Lost::Refused) => {
@@ -396,8 +410,7 @@ impl Reign {
 
 fn answer_all(replies: Vec<Reply>, unready: &Unready) {
     for reply in replies {
-        // A door that stopped waiting needs no answer.
-        let _ = reply.send(Err(unready.clone()));
+        reply.send(Err(unready.clone()));
     }
 }
 
@@ -411,7 +424,7 @@ mod tests {
     }
 
     fn put(queue: &Queue, command: Command) -> Result<(), Unready> {
-        queue.put(command, oneshot::channel().0)
+        queue.put(command, Reply { door: oneshot::channel().0, leg: Leg::queued() })
     }
 
     fn renewal(leases: u64) -> Command {

@@ -14,6 +14,7 @@ mod node;
 pub mod raft;
 mod replica;
 mod serve;
+mod trace;
 mod watch;
 mod workers;
 
@@ -24,4 +25,5 @@ pub use lessor::{Tuning, Unready};
 pub use lock::{InUse, Lock};
 pub use node::{Environment, Node, Opened, Status};
 pub use serve::{ServeError, Served, Settings, serve};
+pub use trace::TRACE_TARGET;
 pub use workers::Workers;

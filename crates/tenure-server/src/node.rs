@@ -9,12 +9,14 @@ use crate::limits::ANSWER_TIMEOUT;
 use crate::metrics::{Levels, Metrics};
 use crate::raft::{Consensus, Ground, OpenError, Seat};
 use crate::replica::Replica;
+use crate::trace;
 use crate::watch::Seating;
 use crate::workers::Workers;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tracing::Instrument;
 
 /// What a node stands on: clock, randomness, disk, and where work that blocks is done.
 #[derive(Clone)]
@@ -116,7 +118,8 @@ impl Node {
 
     /// Looks at the ledger after everything that was acknowledged before this call.
     pub async fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Unready> {
-        let current = tokio::time::timeout(ANSWER_TIMEOUT, self.inner.consensus.linearize()).await;
+        let linearized = self.inner.consensus.linearize().instrument(trace::read_index());
+        let current = tokio::time::timeout(ANSWER_TIMEOUT, linearized).await;
         if current.unwrap_or(false) {
             Ok(self.read_stale(look))
         } else {

@@ -39,6 +39,12 @@ pub(crate) struct Said {
     /// What to log, such as `info` or `warn,tenure_server=debug`.
     #[arg(long, env = "TENURE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
+    /// Send traces by OTLP/gRPC to this collector, such as http://127.0.0.1:4317; none unless said.
+    #[arg(long, env = "TENURE_OTLP_ENDPOINT", value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// The share of requests to trace, unless their client decides it [default: 1].
+    #[arg(long, env = "TENURE_OTLP_RATIO", value_name = "RATIO")]
+    pub(crate) otlp_ratio: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

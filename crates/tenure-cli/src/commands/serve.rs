@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::log::Voice;
 use crate::print;
 use crate::supervisor;
+use crate::traces::Traces;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,14 +20,21 @@ use tokio::net::TcpListener;
 pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let clock = Arc::new(SystemClock::start());
     let settings = Effective::of(&serve)?.settings;
-    let voice = Voice::raise(settings.log_format, &settings.log)?;
-    match (run(settings, voice, clock).await, voice) {
+    let traces = settings.otlp_endpoint.as_deref().map(|endpoint| Traces::open(endpoint, settings.otlp_ratio));
+    let traces = traces.transpose()?;
+    let voice = Voice::raise(settings.log_format, &settings.log, traces.as_ref())?;
+    match (run(settings, voice, traces, clock).await, voice) {
         (Err(failure), Voice::Json) => Ok(failure.log()),
         (ended, _) => ended,
     }
 }
 
-async fn run(settings: Settings, voice: Voice, clock: Arc<SystemClock>) -> Result<ExitCode, Failure> {
+async fn run(
+    settings: Settings,
+    voice: Voice,
+    traces: Option<Traces>,
+    clock: Arc<SystemClock>,
+) -> Result<ExitCode, Failure> {
     let what = "cannot serve";
     let directory = settings.data_dir.ok_or_else(|| {
         Failure::usage(what, "neither $XDG_STATE_HOME nor $HOME is set", "Say where the data goes with --data-dir DIR.")
@@ -55,6 +63,9 @@ async fn run(settings: Settings, voice: Voice, clock: Arc<SystemClock>) -> Resul
         supervisor::stopping();
     };
     let served = tenure_server::serve(node, listener, &doors, stop).await;
+    if let Some(traces) = traces {
+        traces.close().await;
+    }
     match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
         Served::Stopped => {
             voice.stopped();

@@ -4,6 +4,7 @@ use super::desk::Desk;
 use super::{stream, watch};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
+use crate::trace;
 use axum::Router;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
@@ -23,7 +24,13 @@ use tower::ServiceExt;
 pub(crate) fn both(grpc: Router, json: Router) -> Router {
     let choose = move |request: axum::extract::Request, next: Next| {
         let grpc = grpc.clone();
-        async move { if is_grpc(&request) { grpc.oneshot(request).await.into_response() } else { next.run(request).await } }
+        async move {
+            let parent = trace::parent(request.headers());
+            let answer = async {
+                if is_grpc(&request) { grpc.oneshot(request).await.into_response() } else { next.run(request).await }
+            };
+            trace::under(parent, answer).await
+        }
     };
     json.layer(middleware::from_fn(choose))
 }
@@ -49,7 +56,7 @@ impl NativeDoor {
         answer: impl Future<Output = Result<T, Failure>>,
     ) -> Result<Response<T>, Status> {
         let asked = self.desk.node().metrics().asked(Door::Grpc, call);
-        let answer = answer.await;
+        let answer = asked.follow(answer).await;
         asked.answered(answer.as_ref().err().map_or(OK, |failure| &failure.code));
         answer.map(Response::new).map_err(|failure| failure_status(&failure))
     }

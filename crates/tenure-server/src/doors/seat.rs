@@ -3,8 +3,10 @@
 use crate::lessor::Unready;
 use crate::limits::RETRY_AFTER;
 use crate::node::Node;
+use crate::trace;
 use tenure_core::{LeaseId, Ledger, Name, Outcome, Reply};
 use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument;
 
 /// Waits until a claim in line is seated or over, and says how it stands then.
 pub(super) async fn settled(
@@ -25,7 +27,7 @@ pub(super) async fn settled(
         if !matches!(standing, Ok(Reply::Waiting(_))) {
             return Ok(standing);
         }
-        if name == still && !seating.changed().await {
+        if name == still && !seating.changed().instrument(trace::waiting()).await {
             return Err(Unready::Unknown);
         }
     }

@@ -86,7 +86,7 @@ fn asks_to_wait(request: &v1::Request) -> bool {
 
 async fn answer(node: Node, request: v1::Request) -> Step {
     let asked = node.metrics().asked(Door::Stream, Call::of(request.body.as_ref()));
-    let step = first_step(&node, request).await;
+    let step = asked.follow(first_step(&node, request)).await;
     asked.answered(match &step.body {
         Body::Failure(failure) => &failure.code,
         _ => OK,

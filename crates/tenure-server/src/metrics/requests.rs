@@ -3,6 +3,7 @@
 
 use super::histogram::Histogram;
 use super::{Metrics, SECONDS};
+use crate::trace;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::request::Body as Ask;
+use tracing::{Instrument, Span};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($word:ident = $text:literal,)* }) => {
@@ -109,6 +111,11 @@ fn code_text(at: usize) -> &'static str {
     BESIDE.get(at).copied().unwrap_or_else(|| Code::ALL[at - BESIDE.len()].text())
 }
 
+/// Whether the fault was the service's, and not the request's.
+fn is_fault(at: usize) -> bool {
+    at.checked_sub(BESIDE.len()).is_some_and(|at| Code::ALL[at].http() >= 500)
+}
+
 fn code_at(text: &str) -> usize {
     if text == OK {
         return OK_AT;
@@ -156,12 +163,19 @@ pub(crate) struct Asked<'a> {
     place: usize,
     since: Duration,
     is_answered: bool,
+    span: Span,
 }
 
 impl<'a> Asked<'a> {
     pub(super) fn begin(metrics: &'a Metrics, door: Door, call: Call) -> Self {
         let place = door as usize * Call::ALL.len() + call as usize;
-        Self { metrics, place, since: metrics.now(), is_answered: false }
+        let span = trace::request(door.text(), call.text());
+        Self { metrics, place, since: metrics.now(), is_answered: false, span }
+    }
+
+    /// Does the work of this request, so that its spans are below the request's.
+    pub(crate) async fn follow<F: Future>(&self, work: F) -> F::Output {
+        work.instrument(self.span.clone()).await
     }
 
     /// Counts the answer by its code: `OK`, or the text of a code of the treaty.
@@ -173,6 +187,10 @@ impl<'a> Asked<'a> {
     fn note(&self, code: usize) {
         let took = self.metrics.now().saturating_sub(self.since);
         self.metrics.requests().note(self.place, code, took);
+        self.span.record("code", code_text(code));
+        if is_fault(code) {
+            self.span.record("otel.status_code", "ERROR");
+        }
     }
 }
 
@@ -265,5 +283,9 @@ mod tests {
         assert_eq!(code_text(code_at(OK)), OK);
         assert_eq!(code_text(code_at("jobs/nightly")), "other");
         assert_eq!(code_text(GONE_AT), "gone");
+        let faults = [Code::NotLeader, Code::Unknown].map(|code| is_fault(code_at(code.text())));
+        assert_eq!(faults, [true; 2], "the service could not");
+        let answers = [code_at(Code::Taken.text()), code_at(Code::BadName.text()), OK_AT, OTHER_AT, GONE_AT];
+        assert!(!answers.into_iter().any(is_fault), "the service worked, whatever the answer is");
     }
 }

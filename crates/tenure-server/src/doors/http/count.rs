@@ -14,7 +14,7 @@ pub(super) struct Refused(pub(super) String);
 pub(super) async fn count(State(door): State<Door>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let asked = door.desk.node().metrics().asked(By::Http, call(request.method(), path));
-    let response = next.run(request).await;
+    let response = asked.follow(next.run(request)).await;
     asked.answered(response.extensions().get::<Refused>().map_or(OK, |Refused(code)| code));
     response
 }

@@ -1,0 +1,95 @@
+//! The spans of one request on its way round the ring, for whoever collects traces. They are named by fixed words and
+//! never hold a word of a client's. Where nobody collects them, each costs a look at an atomic.
+
+use axum::http::HeaderMap;
+use opentelemetry::context::FutureExt;
+use opentelemetry::{Context, global};
+use std::collections::HashMap;
+use tracing::{Level, Span, field};
+
+/// The target of every span in here, and of nothing else.
+pub const TRACE_TARGET: &str = "tenure_server::trace";
+
+/// By which header a client names the span that its request belongs to.
+const PARENT: &str = "traceparent";
+
+/// A request at its door.
+pub(crate) fn request(door: &'static str, call: &'static str) -> Span {
+    tracing::info_span!(
+        target: TRACE_TARGET,
+        "request",
+        otel.name = call,
+        otel.kind = "server",
+        otel.status_code = field::Empty,
+        door,
+        call,
+        code = field::Empty,
+    )
+}
+
+/// Waiting until the replica holds all that was acknowledged before a read.
+pub(crate) fn read_index() -> Span {
+    current()
+        .map_or_else(Span::none, |request| tracing::info_span!(target: TRACE_TARGET, parent: &request, "read_index"))
+}
+
+/// Waiting in line with the request open.
+pub(crate) fn waiting() -> Span {
+    current().map_or_else(Span::none, |request| tracing::info_span!(target: TRACE_TARGET, parent: &request, "waiting"))
+}
+
+/// Where an order is on the ring. Dropping it ends the span of that place.
+#[derive(Debug)]
+pub(crate) struct Leg(Option<Box<Spans>>);
+
+#[derive(Debug)]
+struct Spans {
+    request: Span,
+    /// The place where it is.
+    here: Span,
+}
+
+impl Leg {
+    /// In the queue of the lessor, until its entry is gathered.
+    pub(crate) fn queued() -> Self {
+        Self(current().map(|request| {
+            let here = tracing::info_span!(target: TRACE_TARGET, parent: &request, "queued");
+            Box::new(Spans { request, here })
+        }))
+    }
+
+    /// In the log, until its entry is durable and applied.
+    pub(crate) fn proposed(&mut self) {
+        if let Some(spans) = &mut self.0 {
+            // One place ends before the next begins.
+            spans.here = Span::none();
+            spans.here = tracing::info_span!(target: TRACE_TARGET, parent: &spans.request, "log");
+        }
+    }
+}
+
+/// The span of the request that is being answered here. What a door does of its own accord has none, and is not traced.
+fn current() -> Option<Span> {
+    if !tracing::span_enabled!(target: TRACE_TARGET, Level::INFO) {
+        return None;
+    }
+    Some(Span::current()).filter(|span| span.metadata().is_some_and(|of| of.target() == TRACE_TARGET))
+}
+
+/// The span of the client that a request belongs to, if it names one. Only its ids are taken over.
+pub(crate) fn parent(headers: &HeaderMap) -> Option<Context> {
+    if !tracing::span_enabled!(target: TRACE_TARGET, Level::INFO) {
+        return None;
+    }
+    let parent = headers.get(PARENT)?.to_str().ok()?;
+    let carried = HashMap::from([(PARENT.to_owned(), parent.to_owned())]);
+    Some(global::get_text_map_propagator(|propagator| propagator.extract(&carried)))
+}
+
+/// Answers a request as a part of its client's trace.
+pub(crate) async fn under<F: Future>(parent: Option<Context>, answer: F) -> F::Output {
+    match parent {
+        Some(parent) => answer.with_context(parent).await,
+        None => answer.await,
+    }
+}
