@@ -18,6 +18,7 @@ use tenure_api::{Code, code_of, v1, write_outcome};
 use tenure_core::{LeaseId, Name};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tracing::Instrument;
 
 /// Who waits, and for how long.
 pub(super) struct Patience {
@@ -68,12 +69,13 @@ impl Drop for InLine {
 /// so it may only be ordered when the claim was answered. Wherever the answer is dropped, the claim is cancelled.
 async fn order(mut in_line: InLine, message: v1::AcquireRequest) -> Option<(Result<Tell, v1::Failure>, InLine)> {
     let (told, hears) = oneshot::channel();
-    tokio::spawn(async move {
+    let asking = async move {
         let answer = in_line.desk.order(Ask::Acquire(message)).await;
         let is_refused = |failure: &v1::Failure| code_of(failure) != Some(Code::Unknown);
         in_line.stays |= answer.as_ref().is_err_and(is_refused);
         drop(told.send((answer, in_line)));
-    });
+    };
+    tokio::spawn(asking.in_current_span());
     hears.await.ok()
 }
 
