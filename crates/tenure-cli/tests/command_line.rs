@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use support::{Server, binary, text};
 
@@ -33,6 +34,26 @@ fn a_handle_goes_through_its_life() {
     assert_eq!(server.tenure(&["acquire", "a//b"]).status.code(), Some(2));
     assert_eq!(server.tenure(&["acquire", "a", "--ttl", "soon"]).status.code(), Some(2));
     assert_eq!(server.tenure(&["acquire", "a", "--ttl", "1ms"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_watch_tells_of_several_prefixes_and_where_to_go_on() {
+    let (_directory, server) = started();
+    for name in ["a/1", "b/1", "c/1"] {
+        assert!(server.tenure(&["acquire", name, "--ttl", "1m", "--holder", "ann"]).status.success());
+    }
+    let mut command = Command::new(binary());
+    command.args(["watch", "a/", "c/", "--after", "0"]).env("TENURE_ADDR", &server.addr);
+    let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    for name in ["a/1@1", "c/1@3"] {
+        let line = lines.next().unwrap().unwrap();
+        assert!(line.contains(&format!("ann holds {name}")), "{line}");
+    }
+    server.kill9();
+    let ended = watch.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(69));
+    assert!(text(&ended.stderr).contains("tenure watch a/ c/ --after 3"), "{}", text(&ended.stderr));
 }
 
 #[test]

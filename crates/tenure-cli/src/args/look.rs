@@ -38,8 +38,9 @@ pub(crate) struct History {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Only resources whose name starts so; everything, if it is not said.
-    pub(crate) prefix: Option<String>,
+    /// Only resources whose name starts so, or so; everything, if it is not said.
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefixes: Vec<String>,
     /// Go on after this place, as a watch or a history printed it: 12 or 12.0. From now on, if it is not said.
     #[arg(long, value_parser = after, value_name = "REVISION")]
     pub(crate) after: Option<After>,

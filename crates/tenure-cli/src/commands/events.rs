@@ -209,8 +209,8 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
         .map_err(|error| Failure::before(what, &error.to_string(), "Look with `tenure history` instead."))?;
     let client = caller.connect(what).await?;
     let after = args.after.map(|after| v1::Cursor { revision: after.revision, n: after.n });
-    let prefix = args.prefix.unwrap_or_default();
-    let request = v1::WatchRequest { prefix: prefix.clone(), after, ..v1::WatchRequest::default() };
+    let prefix = args.prefixes.join(" ");
+    let request = v1::WatchRequest { prefixes: args.prefixes, after, ..v1::WatchRequest::default() };
     let mut replies = client.watch(request).await.map_err(|error| Failure::of(what, &error))?;
     let mut at: Option<v1::Cursor> = None;
     tokio::pin!(stopped);
