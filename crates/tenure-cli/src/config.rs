@@ -116,15 +116,14 @@ impl Effective {
             otlp_endpoint: Some(pick!(otlp_endpoint, String::new(), Clone::clone)).filter(|said| !said.is_empty()),
             otlp_ratio: pick!(otlp_ratio, default.otlp_ratio, ToString::to_string),
         };
-        settings.check()?;
+        settings.check("cannot serve")?;
         Ok(Self { settings, origins })
     }
 }
 
 impl Settings {
     /// Refuses what no server can run by.
-    fn check(&self) -> Result<(), Failure> {
-        let what = "cannot serve";
+    fn check(&self, what: &str) -> Result<(), Failure> {
         if !self.listen.ip().is_loopback() && !self.insecure {
             let why = format!("{} is beyond loopback, and nothing there would be encrypted or checked", self.listen);
             return Err(Failure::usage(
@@ -139,15 +138,11 @@ impl Settings {
         };
         if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
             let why = format!("{host:?} is no host name");
-            return Err(Failure::usage(
-                what,
-                &why,
-                "Nothing was changed. Say a name without a port, such as leases.local.",
-            ));
+            return Err(Failure::usage(what, &why, "Say a name without a port, such as leases.local."));
         }
         if self.hosts.len() > HOSTS_MAX {
             let why = format!("there are {} host names, and {HOSTS_MAX} may be", self.hosts.len());
-            return Err(Failure::usage(what, &why, "Nothing was changed. Name fewer."));
+            return Err(Failure::usage(what, &why, "Name fewer."));
         }
         self.otlp_endpoint.as_deref().map_or(Ok(()), traces::check_endpoint)?;
         traces::check_ratio(self.otlp_ratio)?;
@@ -161,8 +156,8 @@ impl File {
         let what = format!("cannot use {}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| {
             let next = match error.kind() {
-                ErrorKind::NotFound => "Nothing was changed. Make one with `tenure config init --write FILE`.",
-                _ => "Nothing was changed. See who may read it.",
+                ErrorKind::NotFound => "Make one with `tenure config init --write FILE`.",
+                _ => "See who may read it.",
             };
             Failure::usage(&what, &error.to_string(), next)
         })?;
@@ -179,16 +174,16 @@ impl File {
             let why = format!("line {line}, column {column}: {}", error.message());
             let unknown = error.message().strip_prefix("unknown field `").and_then(|rest| rest.split('`').next());
             let next = match unknown.map(meant) {
-                Some(Some(key)) => format!("Nothing was changed. Did you mean `{key}`?"),
-                Some(None) => "Nothing was changed. See every key with `tenure config init`.".into(),
-                None => "Nothing was changed. Correct it and try again.".into(),
+                Some(Some(key)) => format!("Did you mean `{key}`?"),
+                Some(None) => "See every key with `tenure config init`.".into(),
+                None => "Correct it and try again.".into(),
             };
             (why, next)
         })
     }
 
     /// Refuses what no server can run by, flags and environment aside.
-    pub(crate) fn check(self) -> Result<(), Failure> {
+    pub(crate) fn check(self, path: &Path) -> Result<(), Failure> {
         let default = Settings::default();
         let settings = Settings {
             listen: self.listen.unwrap_or(default.listen),
@@ -199,7 +194,7 @@ impl File {
             otlp_ratio: self.otlp_ratio.unwrap_or(default.otlp_ratio),
             ..Settings::default()
         };
-        settings.check()
+        settings.check(&format!("cannot use {}", path.display()))
     }
 }
 

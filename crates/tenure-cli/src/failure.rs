@@ -41,6 +41,21 @@ impl Failure {
         Self { code: USAGE, ..Self::before(what, why, next) }
     }
 
+    /// What was typed cannot be read, in the words of whoever tried.
+    pub(crate) fn typed(words: &str) -> Self {
+        let words = words.strip_prefix("error: ").unwrap_or(words).trim_end();
+        let (first, rest) = words.split_once('\n').unwrap_or((words, ""));
+        let rest = rest.lines().map(|line| format!("\n{}{line}", if line.is_empty() { "" } else { "        " }));
+        Self { text: format!("{first}; nothing was changed{}", rest.collect::<String>()), code: USAGE }
+    }
+
+    /// Reports, and ends the process.
+    pub(crate) fn exit(self) -> ! {
+        let code = self.code;
+        self.report();
+        std::process::exit(code.into())
+    }
+
     /// A claim that was not made in the time that was given for it.
     pub(crate) fn held(what: &str, why: &str) -> Self {
         Self {
@@ -134,9 +149,7 @@ fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
         Some(Code::NoKey) => "See the keys with `tenure key ls`.".into(),
         Some(Code::NoLease | Code::Lapsed | Code::Exists) => "See the leases with `tenure lease ls`.".into(),
         Some(Code::Compacted) => format!("Go on with --after {}, or look with `tenure ls`.", failure.oldest),
-        Some(code) if code.http() == 400 => {
-            "Correct it and try again; `tenure help COMMAND` says what can be typed.".into()
-        }
+        Some(code) if code.http() == 400 => "Correct it and try again; `tenure help` says what can be typed.".into(),
         _ if !resource.is_empty() => format!("See how it stands with `tenure show {resource}`."),
         _ => "See what is held with `tenure ls`.".into(),
     };

@@ -55,7 +55,7 @@ fn untraced<S>(filter: EnvFilter) -> impl Filter<S> {
 pub(crate) fn filter(words: &str) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(words).map_err(|error| {
         let why = format!("{words} is no filter for the log: {error}");
-        Failure::usage("cannot serve", &why, "Nothing was changed. Say something like --log warn,tenure_server=debug.")
+        Failure::usage("cannot serve", &why, "Say something like --log warn,tenure_server=debug.")
     })
 }
 

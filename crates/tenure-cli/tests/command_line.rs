@@ -37,6 +37,58 @@ fn a_handle_goes_through_its_life() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_like_every_other_no() {
+    let run = |args: &[&str]| Command::new(binary()).args(args).env_remove("TENURE_ADDR").output().unwrap();
+    for args in [&["acquire", "a", "--ttl", "soon"][..], &["explain", "30s"], &["aquire"], &["acquire"]] {
+        let refused = run(args);
+        let words = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{words}");
+        let first = words.lines().next().unwrap();
+        assert!(first.starts_with("tenure: ") && first.ends_with("; nothing was changed"), "{words}");
+    }
+    let bare = run(&[]);
+    assert!(text(&bare.stderr).contains("Everyday:"), "{}", text(&bare.stderr));
+    let encrypted = run(&["ping", "--addr", "https://127.0.0.1:1"]);
+    assert!(text(&encrypted.stderr).contains("there is no TLS yet"), "{}", text(&encrypted.stderr));
+}
+
+#[test]
+fn what_is_done_in_part_is_told_and_everything_is_never_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("made/by/serve");
+    let server = Server::start(&data);
+    for name in ["a", "b"] {
+        assert!(server.tenure(&["acquire", name, "--ttl", "1m"]).status.success());
+    }
+    let partly = server.tenure(&["release", "a@1", "b@9", "b@2"]);
+    assert_eq!(partly.status.code(), Some(1));
+    assert!(text(&partly.stderr).contains("2 of 3 were released"), "{}", text(&partly.stderr));
+    assert!(server.tenure(&["key", "put", "k", "v"]).status.success());
+    assert_eq!(server.tenure(&["key", "rm", "--prefix", ""]).status.code(), Some(2));
+    assert!(server.tenure(&["key", "get", "k"]).status.success(), "and nothing was deleted");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&data).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700, "what the server makes is the server's");
+}
+
+#[test]
+fn why_counts_all_that_the_first_in_line_waits_for() {
+    let (_directory, server) = started();
+    assert!(server.tenure(&["acquire", "docs/x", "--ttl", "1m", "--holder", "ann"]).status.success());
+    assert!(server.tenure(&["acquire", "gpu/c", "--ttl", "10h", "--holder", "train"]).status.success());
+    let mut command = Command::new(binary());
+    command.args(["acquire", "docs/x", "gpu/c", "--holder", "multi", "--wait", "1h"]);
+    let command = command.env("TENURE_ADDR", &server.addr).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut waits = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(waits.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("place 1"), "{line}");
+    let why = text(&server.tenure(&["why", "docs/x"]).stdout);
+    assert!(why.contains("multi can start in 9h"), "{why}");
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+}
+
+#[test]
 fn a_watch_tells_of_several_prefixes_and_where_to_go_on() {
     let (_directory, server) = started();
     for name in ["a/1", "b/1", "c/1"] {

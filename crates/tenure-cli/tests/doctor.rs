@@ -66,3 +66,17 @@ fn it_looks_where_the_settings_say_that_the_data_is() {
     let words = text(&command.output().unwrap().stdout);
     assert!(words.contains(&data.display().to_string()), "{words}");
 }
+
+#[test]
+fn a_relative_directory_is_found_and_a_file_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("data")).unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    let words = |data: &str| {
+        let mut command = Command::new(binary());
+        command.args(["doctor", "--addr", "http://127.0.0.1:1", "--data-dir", data]).current_dir(&directory);
+        text(&command.output().unwrap().stdout)
+    };
+    assert!(words("data").contains("data, mode"), "{}", words("data"));
+    assert!(words("file").contains("file is a file"), "{}", words("file"));
+}

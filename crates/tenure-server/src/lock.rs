@@ -1,7 +1,8 @@
 //! The lock that keeps a second server off a data directory. It is the operating system's, so a crash frees it.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A data directory that is ours until this is dropped.
@@ -38,7 +39,8 @@ pub enum InUse {
 /// Makes a directory so that it outlives a power cut: a name is in its parent only once the parent is synced.
 fn make_directory(directory: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
-    std::fs::create_dir_all(directory)?;
+    // Who holds what is nobody's business but the server's.
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     for parent in missing.into_iter().filter_map(Path::parent) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         File::open(parent)?.sync_all()?;

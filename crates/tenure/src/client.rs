@@ -1,6 +1,7 @@
 //! A connection to a server, and the calls over it.
 
 use crate::error::Error;
+use std::time::Duration;
 use tenure_api::v1::tenure_client::TenureClient;
 use tenure_api::v1::{self, Request, Response};
 use tokio::sync::mpsc;
@@ -106,10 +107,23 @@ impl Client {
     }
 }
 
+/// Longer than a server takes to say that it does not know.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a server may be silent while something is asked of it, and how long it may then take to say that it is there.
+const SILENCE: Duration = Duration::from_secs(20);
+
 async fn connect_one(addr: &str) -> Result<Channel, String> {
     let with_scheme = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
+    if !with_scheme.starts_with("http://") {
+        return Err("only http:// is spoken; there is no TLS yet".into());
+    }
     let endpoint = Endpoint::from_shared(with_scheme).map_err(|error| error.to_string())?;
-    let endpoint = endpoint.tcp_nodelay(true).connect_timeout(std::time::Duration::from_secs(5));
+    let endpoint = endpoint.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).timeout(ANSWER_TIMEOUT);
+    // Somebody who accepts and then says nothing is found out, too.
+    let endpoint = endpoint.http2_keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
     endpoint.connect().await.map_err(|error| root_cause(&error))
 }
 

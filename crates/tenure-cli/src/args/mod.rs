@@ -24,11 +24,12 @@ pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
 pub(crate) use serve::{LogFormat, Serve};
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 /// Leases: time-bound ownership that ends by itself.
 #[derive(Debug, Parser)]
-#[command(name = "tenure", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "tenure", version, arg_required_else_help = true, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -42,11 +43,17 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
 }
 
+/// Nothing was typed: the help is the answer.
+const MISSING: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+
 impl Cli {
     /// What was typed. Whoever typed something else is told so, and the process ends.
     pub(crate) fn read() -> Self {
-        let matches = help::grouped().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let read = help::grouped().try_get_matches().and_then(|matches| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| match error.use_stderr() && error.kind() != MISSING {
+            true => crate::failure::Failure::typed(&error.render().to_string()).exit(),
+            false => error.exit(),
+        })
     }
 }
 

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-/// A duration as people write it, for example 500ms, 15s, 5m or 2h.
+/// A duration as people write it, for example 500ms, 15s, 5m, 2h or 1d12h.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let help = || format!("{text:?} is not a duration: write it like 500ms, 15s, 5m or 2h");
-    let signed: jiff::SignedDuration = text.parse().map_err(|_| help())?;
-    Duration::try_from(signed).map_err(|_| help())
+    let help = || format!("{text:?} is not a duration: write it like 500ms, 15s, 5m, 2h or 1d12h");
+    let (days, rest) = text.split_once('d').map_or((0, text), |(days, rest)| (days.parse().unwrap_or(u64::MAX), rest));
+    let rest = if rest.is_empty() && days > 0 { "0s" } else { rest };
+    let signed: jiff::SignedDuration = rest.parse().map_err(|_| help())?;
+    let rest = Duration::try_from(signed).map_err(|_| help())?;
+    let days = days.checked_mul(24 * 60 * 60).map(Duration::from_secs);
+    days.and_then(|days| days.checked_add(rest)).ok_or_else(help)
 }
 
 /// The id of a lease as `tenure lease ls` prints it.
@@ -72,6 +76,9 @@ mod tests {
         assert_eq!(after("12"), Ok(After { revision: 12, n: u32::MAX }));
         assert_eq!(after("12.3"), Ok(After { revision: 12, n: 3 }));
         assert_eq!(lease("00000000000000ff"), Ok(255));
+        for (text, seconds) in [("15s", 15), ("2h", 7_200), ("1d", 86_400), ("1d12h", 129_600), ("30d", 2_592_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
         let read = label("app=a=b").unwrap();
         assert_eq!((read.key.as_str(), read.value.as_str()), ("app", "a=b"));
     }
@@ -80,6 +87,9 @@ mod tests {
     fn nonsense_is_refused_with_an_example() {
         for text in ["", "0", "-1", "2/0", "2/", "/8", "x"] {
             assert!(slots(text).unwrap_err().contains("2/8"), "{text}");
+        }
+        for text in ["", "d", "xd", "-1d", "1d-1h", "0d", "99999999999999999999d", "soon", "-1s"] {
+            assert!(duration(text).unwrap_err().contains("1d12h"), "{text}");
         }
         for text in ["", "x", "1.", ".1", "-1"] {
             assert!(after(text).is_err(), "{text}");

@@ -125,13 +125,20 @@ fn tell(output: Output, renewed: &Renewed) {
 /// Releases each, whatever becomes of the others. The first failure decides the exit code.
 pub(crate) async fn release(caller: &Caller, args: Release) -> Result<ExitCode, Failure> {
     let client = caller.connect(&format!("cannot release {}", args.handles.join(" "))).await?;
-    let mut failed = None;
+    let (mut failed, mut released) = (None, 0);
+    let all = args.handles.len();
     for handle in args.handles {
         let what = format!("cannot release {handle}");
-        if let Err(error) = client.release(v1::ReleaseRequest { handle }).await {
-            let code = Failure::of(&what, &error).report();
-            failed = failed.or(Some(code));
+        match client.release(v1::ReleaseRequest { handle }).await {
+            Ok(_) => released += 1,
+            Err(error) => {
+                let code = Failure::of(&what, &error).report();
+                failed = failed.or(Some(code));
+            }
         }
+    }
+    if failed.is_some() && released > 0 {
+        print::say(&format!("{released} of {all} were released"));
     }
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
 }

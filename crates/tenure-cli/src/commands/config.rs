@@ -52,9 +52,10 @@ fn show(output: Output, effective: &Effective) {
         Output::Name => items.iter().for_each(|item| print::line(item.key)),
         Output::Table => {
             let width = items.iter().map(|item| item.value.len()).max().unwrap_or_default().max("VALUE".len());
-            print::line(&format!("{:<12}{:<width$}  FROM", "KEY", "VALUE"));
+            let keys = items.iter().map(|item| item.key.len()).max().unwrap_or_default();
+            print::line(&format!("{:<keys$}  {:<width$}  FROM", "KEY", "VALUE"));
             for item in items {
-                print::line(&format!("{:<12}{:<width$}  {}", item.key, print::or_dash(&item.value), item.from));
+                print::line(&format!("{:<keys$}  {:<width$}  {}", item.key, print::or_dash(&item.value), item.from));
             }
         }
     }
@@ -65,7 +66,7 @@ fn check(file: Option<&Path>) -> Result<(), Failure> {
         print::say("there is no file, so the defaults and the environment are in force");
         return Ok(());
     };
-    File::read(&path)?.check()?;
+    File::read(&path)?.check(&path)?;
     print::say(&format!("{} can be used", path.display()));
     Ok(())
 }

@@ -169,6 +169,11 @@ struct Deleted {
 
 async fn rm(caller: &Caller, key: String, prefix: bool) -> Result<ExitCode, Failure> {
     let what = format!("cannot delete {key}");
+    if prefix && key.is_empty() {
+        // Everything at once is never what somebody meant whose variable is not set.
+        let next = "Say how the keys start, or delete them one by one.";
+        return Err(Failure::usage("cannot delete keys", "an empty prefix would delete every key", next));
+    }
     let client = caller.connect(&what).await?;
     let which = if prefix { Which::Prefix(key.into()) } else { Which::Key(key.into()) };
     let request = v1::DeleteRequest { which: Some(which) };

@@ -47,7 +47,8 @@ impl Lease {
         Self {
             lease: lease_text(item.lease),
             holder: item.holder,
-            state: item.state,
+            // What only stands in line is not held yet.
+            state: if item.holds.is_empty() && !item.waits.is_empty() { "waiting".into() } else { item.state },
             class: item.class,
             ttl_ms: item.ttl_ms,
             remaining_ms: item.remaining_ms,

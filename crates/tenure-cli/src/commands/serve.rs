@@ -47,7 +47,7 @@ async fn run(
         Failure::new(
             what,
             &why,
-            "Nothing was changed. Choose another address with --listen, or stop what listens there.",
+            "No data was changed. Choose another address with --listen, or stop what listens there.",
         )
     })?;
     voice.starting(&directory);

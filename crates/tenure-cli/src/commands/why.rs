@@ -71,7 +71,9 @@ fn next_in_ms(show: &Show) -> u64 {
     while !fits(&taken, mode, units, show.capacity) {
         wait_ms = taken.remove(0).lasts_ms;
     }
-    wait_ms
+    // Whoever waits for several resources at once waits for the last of them.
+    let elsewhere = show.blockers.iter().filter(|blocker| blocker.depth == 1 && blocker.resource != show.name);
+    elsewhere.map(|blocker| blocker.remaining_ms).fold(wait_ms, u64::max)
 }
 
 fn fits(taken: &[Taken], mode: v1::Mode, units: u64, capacity: u64) -> bool {

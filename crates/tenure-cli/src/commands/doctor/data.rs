@@ -24,11 +24,16 @@ const ROOM_LITTLE: u64 = 2 << 30;
 const ROOM_NONE: u64 = 256 << 20;
 
 pub(super) fn look(directory: &Path) -> Vec<Finding> {
+    if directory.exists() && !directory.is_dir() {
+        let found = format!("{} is a file", directory.display());
+        return vec![Finding::bad("data directory", found, "Choose another --data-dir.")];
+    }
+    let directory = &std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     let Some((there, metadata)) = nearest(directory) else {
         let found = format!("nothing of {} is there", directory.display());
         return vec![Finding::bad("data directory", found, "Choose another --data-dir.")];
     };
-    let whose = match there == directory {
+    let whose = match there == *directory {
         true => judge_owner(directory, &metadata, rustix::process::geteuid().as_raw()),
         false => Finding::ok("data directory", format!("{} is not there yet; serve makes it", directory.display())),
     };
@@ -37,7 +42,6 @@ pub(super) fn look(directory: &Path) -> Vec<Finding> {
 
 /// The directory, or the nearest one above it that is there.
 fn nearest(directory: &Path) -> Option<(PathBuf, Metadata)> {
-    let directory = std::path::absolute(directory).ok()?;
     directory.ancestors().find_map(|path| {
         let metadata = std::fs::metadata(path).ok().filter(Metadata::is_dir)?;
         Some((path.to_owned(), metadata))

@@ -119,8 +119,12 @@ impl Board {
             return Pressed::Stay;
         }
         match key {
-            KeyCode::Char('q') | KeyCode::Esc => return Pressed::Quit,
-            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('q') => return Pressed::Quit,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('/') => {
+                self.filter.clear();
+                self.is_typing = true;
+            }
             KeyCode::Char('l') => self.sort = Sort::Left,
             KeyCode::Char('n') => self.sort = Sort::Name,
             KeyCode::Char('h') => self.sort = Sort::Holder,
@@ -229,7 +233,12 @@ pub(super) mod tests {
             assert_eq!(board.press(key), Pressed::Stay, "what is typed into the filter is no order");
         }
         assert_eq!((board.filter.as_str(), shown(&board)), ("jobs/a", vec![2, 1]));
-        board.press(KeyCode::Char('/'));
+        assert_eq!(board.press(KeyCode::Esc), Pressed::Stay, "a filter that is kept can be cleared");
+        assert_eq!(shown(&board).len(), 3);
+        for key in "/jobs/a".chars().map(KeyCode::Char).chain([KeyCode::Enter, KeyCode::Char('/')]) {
+            board.press(key);
+        }
+        assert_eq!(board.filter, "", "a new filter begins anew");
         board.press(KeyCode::Esc);
         assert_eq!(shown(&board).len(), 3);
         assert_eq!(board.press(KeyCode::Char('q')), Pressed::Quit);
