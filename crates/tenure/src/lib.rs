@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 mod client;
+pub mod clock;
 mod error;
 pub mod timing;
 

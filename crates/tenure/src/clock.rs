@@ -1,0 +1,197 @@
+//! The one place of the client that reads a clock: the time since the machine was started, its sleep included. It never
+//! asks what the hour is.
+
+use std::ops::Add;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// A point in time: how long after the start of the machine. It means the same in every process of the machine, and
+/// nothing on another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootTime(Duration);
+
+impl BootTime {
+    /// That long after the start of the machine.
+    pub const fn from_start(time: Duration) -> Self {
+        Self(time)
+    }
+
+    /// How long after the start of the machine.
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// How long after `earlier`; nothing, if it is not after it.
+    pub const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for BootTime {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+}
+
+/// The clock by which a client holds its leases. It goes on while the machine sleeps, so that a holder that was suspended
+/// knows at once, when it wakes, that its time is over.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    moved: Option<Arc<Moved>>,
+}
+
+#[derive(Debug, Default)]
+struct Moved {
+    by_nanos: AtomicU64,
+    again: Notify,
+}
+
+/// Moves a clock forward, as if the machine had slept.
+#[derive(Clone, Debug)]
+pub struct Mover {
+    moved: Arc<Moved>,
+}
+
+impl Mover {
+    /// The machine has slept for so long.
+    pub fn sleep(&self, span: Duration) {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.moved.by_nanos.fetch_add(nanos, Ordering::SeqCst);
+        self.moved.again.notify_waiters();
+    }
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub const fn system() -> Self {
+        Self { moved: None }
+    }
+
+    /// The machine's clock, and the means to move it forward: for tests of what a suspended machine does.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// let (clock, mover) = tenure::clock::Clock::movable();
+    /// let before = clock.now();
+    /// mover.sleep(Duration::from_secs(3600));
+    /// assert!(clock.now().since(before) >= Duration::from_secs(3600));
+    /// ```
+    pub fn movable() -> (Self, Mover) {
+        let moved = Arc::new(Moved::default());
+        (Self { moved: Some(moved.clone()) }, Mover { moved })
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> BootTime {
+        let moved = self.moved.as_ref().map_or(0, |moved| moved.by_nanos.load(Ordering::SeqCst));
+        BootTime(machine::now()) + Duration::from_nanos(moved)
+    }
+
+    /// Returns when it is that time, at once if it was.
+    pub async fn until(&self, time: BootTime) {
+        loop {
+            let moved = self.moved.as_ref().map(|moved| moved.again.notified());
+            let left = time.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            match moved {
+                None => machine::pass(left).await,
+                Some(moved) => tokio::select! {
+                    () = moved => {}
+                    () = machine::pass(left) => {}
+                },
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod machine {
+    use rustix::time::{
+        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+        timerfd_settime,
+    };
+    use std::time::Duration;
+    use tokio::io::unix::AsyncFd;
+
+    /// One stops while the machine sleeps, the other one does not; in a container both may have been set.
+    pub(super) fn now() -> Duration {
+        let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        read(ClockId::Boottime).max(read(ClockId::Monotonic))
+    }
+
+    /// Lets so much time pass, sleep of the machine included. It may return early, and does where no such timer is to be
+    /// had; whoever waits looks at the clock again.
+    pub(super) async fn pass(span: Duration) {
+        if timer(span).await.is_err() {
+            tokio::time::sleep(span.min(Duration::from_millis(20))).await;
+        }
+    }
+
+    async fn timer(span: Duration) -> std::io::Result<()> {
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let span = Timespec::try_from(span).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: span };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
+        AsyncFd::register(timer)?.readable().await?.retain_ready();
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod machine {
+    use std::sync::OnceLock;
+    use std::time::{Duration, Instant};
+
+    /// Where no clock is known to count the sleep of the machine, it is looked at often.
+    #[expect(clippy::disallowed_methods, reason = "this is the client's one home of the clock")]
+    pub(super) fn now() -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+
+    pub(super) async fn pass(span: Duration) {
+        tokio::time::sleep(span.min(Duration::from_millis(20))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_waits_for_its_time_and_not_less() {
+        let clock = Clock::system();
+        let time = clock.now() + Duration::from_millis(30);
+        clock.until(time).await;
+        assert!(clock.now() >= time);
+        clock.until(time).await;
+    }
+
+    #[tokio::test]
+    async fn sleep_of_the_machine_counts_and_wakes_whoever_waits() {
+        let (clock, mover) = Clock::movable();
+        let time = clock.now() + Duration::from_secs(1_000_000);
+        let waiting = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.until(time).await }
+        });
+        tokio::task::yield_now().await;
+        mover.sleep(Duration::from_secs(999_999));
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        mover.sleep(Duration::from_secs(1));
+        waiting.await.unwrap();
+    }
+
+    #[test]
+    fn a_far_time_is_not_too_far() {
+        assert_eq!(BootTime::from_start(Duration::MAX) + Duration::MAX, BootTime::from_start(Duration::MAX));
+        assert_eq!(BootTime::default().since(BootTime::from_start(Duration::MAX)), Duration::ZERO);
+    }
+}
