@@ -18,6 +18,7 @@ pub use read::{
     Draw, read_class_name, read_handle, read_holder, read_key, read_label, read_lease, read_name, read_prefix,
     read_request,
 };
+pub use tenure_core::limits::RENEWALS_MAX;
 pub use write::{
     end, ended, event, write_class, write_labels, write_leave, write_lifetime, write_mode, write_occupied,
     write_outcome, write_policy,

@@ -6,6 +6,8 @@ use tenure_api::Code;
 
 /// Somebody else holds it (sysexits' EX_TEMPFAIL).
 const HELD: u8 = 75;
+/// The lease was lost, and what ran under it was stopped.
+const LOST: u8 = 79;
 /// No server answers (EX_UNAVAILABLE).
 const UNREACHABLE: u8 = 69;
 /// What was typed cannot be right.
@@ -87,6 +89,9 @@ impl Failure {
                 ("Start one with `tenure serve`, or point --addr at one that runs.".into(), UNREACHABLE)
             }
             Error::Broken(_) => ("Look with `tenure ls`.".into(), UNREACHABLE),
+            Error::WaitedOut => ("Try again later, or wait longer.".into(), HELD),
+            Error::Lost(_) => ("Ask `tenure why` and `tenure history` what became of it.".into(), LOST),
+            Error::Local(_) => (String::new(), FAILED),
             Error::Refused(failure) => refused(failure, error.code()),
         };
         let failure = match error.code() {

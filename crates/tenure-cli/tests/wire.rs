@@ -105,8 +105,10 @@ async fn a_stream_answers_many_requests_in_flight_by_their_ids() {
 
 /// Reads a watch until so many events have come.
 async fn events(client: &Client, after: Option<v1::Cursor>, count: usize) -> (Vec<v1::Event>, v1::Cursor) {
-    let mut watch =
-        client.watch(v1::WatchRequest { prefix: String::new(), after, ..v1::WatchRequest::default() }).await.unwrap();
+    let mut watch = client
+        .watch_stream(v1::WatchRequest { prefix: String::new(), after, ..v1::WatchRequest::default() })
+        .await
+        .unwrap();
     let (mut events, mut cursor) = (Vec::new(), v1::Cursor::default());
     while events.len() < count {
         let reply = soon("an event", watch.message()).await.unwrap().unwrap();
@@ -144,7 +146,7 @@ async fn a_watch_is_exact_in_order_and_resumes_also_after_a_crash() {
     assert_eq!((cursor.revision, cursor.n), (all[79].revision, all[79].n));
     // A watch from now on sees only what is new, and only what it asked for.
     let request = v1::WatchRequest { prefix: "new/".into(), after: None, ..v1::WatchRequest::default() };
-    let mut watch = client.watch(request).await.unwrap();
+    let mut watch = client.watch_stream(request).await.unwrap();
     assert!(watch.message().await.unwrap().unwrap().events.is_empty(), "first it tells where it stands");
     acquire(&client, claim("old/thing", 100, "ann", MINUTE_MS)).await.unwrap();
     acquire(&client, claim("new/thing", 101, "ann", MINUTE_MS)).await.unwrap();
@@ -174,15 +176,15 @@ async fn a_watch_that_is_too_old_is_told_where_to_resume() {
     sender.await.unwrap();
     let request =
         |cursor| v1::WatchRequest { prefix: String::new(), after: Some(cursor), ..v1::WatchRequest::default() };
-    let mut watch = client.watch(request(v1::Cursor::default())).await.unwrap();
+    let mut watch = client.watch_stream(request(v1::Cursor::default())).await.unwrap();
     let too_old = tenure::Error::from(watch.message().await.expect_err("it is too old"));
     let tenure::Error::Refused(failure) = too_old else { panic!("{too_old:?}") };
     assert_eq!(failure.code, "compacted");
-    let mut ahead = client.watch(request(v1::Cursor { revision: 1 << 40, n: 0 })).await.unwrap();
+    let mut ahead = client.watch_stream(request(v1::Cursor { revision: 1 << 40, n: 0 })).await.unwrap();
     let ahead = tenure::Error::from(ahead.message().await.expect_err("it has not happened"));
     assert_eq!(ahead.code().unwrap().text(), "ahead");
     let after = v1::Cursor { revision: failure.oldest, n: u32::MAX };
-    let mut watch = client.watch(request(after)).await.unwrap();
+    let mut watch = client.watch_stream(request(after)).await.unwrap();
     let first = watch.message().await.unwrap().unwrap().events;
     assert_eq!((first[0].revision, first[0].n), (failure.oldest + 1, 0), "it goes on without a gap");
 }
@@ -199,8 +201,10 @@ async fn long_keys_fit_into_watches_and_pages() {
         client.put(put).await.unwrap();
     }
     let after = Some(v1::Cursor::default());
-    let mut watch =
-        client.watch(v1::WatchRequest { prefix: String::new(), after, ..v1::WatchRequest::default() }).await.unwrap();
+    let mut watch = client
+        .watch_stream(v1::WatchRequest { prefix: String::new(), after, ..v1::WatchRequest::default() })
+        .await
+        .unwrap();
     let mut written = Vec::new();
     while written.len() < 8 {
         let events = soon("the next events", watch.message()).await.unwrap().unwrap().events;

@@ -1,31 +1,114 @@
 //! A connection to a server, and the calls over it.
 
+use crate::ask::Ask;
+use crate::clock::Clock;
+use crate::election::Election;
+use crate::endpoint::{Endpoint, Wire};
 use crate::error::Error;
+use crate::keeper::{Order, Orders};
+use crate::keys::Keys;
+use crate::lease::GrantAsk;
+use crate::watch::Watch;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_api::v1::tenure_client::TenureClient;
 use tenure_api::v1::{self, Request, Response};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 
 /// Where a server listens unless it is told otherwise.
 pub const ADDR_DEFAULT: &str = "http://127.0.0.1:7420";
 
+/// The variable of the environment that says where the servers are.
+pub const ADDR_VARIABLE: &str = "TENURE_ADDR";
+
 /// Requests that wait to be sent on one conversation.
 const UNSENT_MAX: usize = 1024;
 
-/// A connection to one server.
+/// A client of a server, or of several that are one. Clones are the same client, with the same keeper.
 #[derive(Clone, Debug)]
 pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     rpc: TenureClient<Channel>,
+    endpoints: Arc<[Endpoint]>,
+    clock: Clock,
+    holder: String,
+    keeper: Mutex<Option<Orders>>,
+}
+
+/// How a client is made, if it is not the plain one.
+#[derive(Debug, Default)]
+#[must_use = "nothing is connected until `connect`"]
+pub struct ClientBuilder {
+    endpoints: Vec<Endpoint>,
+    clock: Clock,
+    holder: Option<String>,
+}
+
+impl ClientBuilder {
+    /// Servers, comma-separated. They are tried in this order.
+    pub fn addrs(mut self, addrs: &str) -> Self {
+        self.endpoints.extend(Endpoint::list(addrs));
+        self
+    }
+
+    /// A server that `dial` makes connections to: one in this process.
+    pub fn dial<W: Wire, F: Future<Output = io::Result<W>> + Send + 'static>(
+        mut self,
+        dial: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self {
+        self.endpoints.push(Endpoint::dial(dial));
+        self
+    }
+
+    /// The holder of leases that do not name one.
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+
+    /// The clock by which leases are held.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Connects to the first server that answers.
+    pub async fn connect(self) -> Result<Client, Error> {
+        let mut last = Error::Unreachable { addr: String::new(), why: "no address was given".into() };
+        for (place, endpoint) in self.endpoints.iter().enumerate() {
+            match endpoint.connect().await {
+                Ok(channel) => {
+                    let mut endpoints = self.endpoints.clone();
+                    endpoints.rotate_left(place);
+                    let inner = Inner {
+                        rpc: TenureClient::new(channel),
+                        endpoints: endpoints.into(),
+                        clock: self.clock,
+                        holder: self.holder.unwrap_or_else(default_holder),
+                        keeper: Mutex::new(None),
+                    };
+                    return Ok(Client { inner: Arc::new(inner) });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
 }
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
         $(#[$doc])*
         pub async fn $name(&self, request: v1::$request) -> Result<v1::$reply, Error> {
-            Ok(self.rpc.clone().$name(request).await?.into_inner())
+            Ok(self.rpc().$name(request).await?.into_inner())
         }
     )*};
 }
@@ -33,14 +116,88 @@ macro_rules! calls {
 impl Client {
     /// Connects to the first server of a comma-separated list that answers.
     pub async fn connect(addrs: &str) -> Result<Self, Error> {
-        let mut last = Error::Unreachable { addr: addrs.into(), why: "no address was given".into() };
-        for addr in addrs.split(',').map(str::trim).filter(|addr| !addr.is_empty()) {
-            match connect_one(addr).await {
-                Ok(channel) => return Ok(Self { rpc: TenureClient::new(channel) }),
-                Err(why) => last = Error::Unreachable { addr: addr.into(), why },
-            }
+        Self::builder().addrs(addrs).connect().await
+    }
+
+    /// Connects to the server that the environment names in `TENURE_ADDR`, else to the one on this machine.
+    pub async fn from_env() -> Result<Self, Error> {
+        let addrs = std::env::var(ADDR_VARIABLE).ok().filter(|addrs| !addrs.trim().is_empty());
+        Self::connect(addrs.as_deref().unwrap_or(ADDR_DEFAULT)).await
+    }
+
+    /// A client with more to say about it.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), tenure::Error> {
+    /// let client = tenure::Client::builder().addrs("10.0.0.1:7420,10.0.0.2:7420").holder("worker-7").connect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Asks for a resource, on a lease of its own.
+    pub fn lease(&self, resource: impl Into<String>) -> Ask {
+        Ask::new(self.clone(), resource.into())
+    }
+
+    /// Asks for a lease without claims, on which many things can hang under one heartbeat.
+    ///
+    /// ```no_run
+    /// # async fn example(client: tenure::Client) -> Result<(), tenure::Error> {
+    /// let life = client.begin().holder("agent-7").begin().await?;
+    /// let gpu = life.claim("gpu/0").acquire().await?;
+    /// life.put("agents/7", "10.0.0.7:9000").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn begin(&self) -> GrantAsk {
+        GrantAsk::new(self.clone())
+    }
+
+    /// An election: whoever holds this name leads.
+    pub fn election(&self, name: impl Into<String>) -> Election {
+        Election::new(self.clone(), name.into())
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.clone())
+    }
+
+    /// What happens to resources whose names start so, through every reconnect; from the first `next` on, unless it is
+    /// said otherwise.
+    pub fn watch(&self, prefix: impl Into<String>) -> Watch {
+        Watch::new(self.clone(), v1::WatchRequest { prefix: prefix.into(), ..v1::WatchRequest::default() })
+    }
+
+    /// Waits until everything that was let go was given back, at most for so long. It tells how many are left; those run
+    /// out by themselves. Guards that live are not touched.
+    pub async fn close(&self, patience: Duration) -> usize {
+        let keeper = self.inner.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(orders) = keeper else { return 0 };
+        let (reply, left) = oneshot::channel();
+        orders.tell(Order::Flush { until: orders.clock.now() + patience, reply });
+        left.await.unwrap_or_default()
+    }
+
+    /// The holder of leases that do not name one.
+    pub fn holder(&self) -> &str {
+        &self.inner.holder
+    }
+
+    /// The way to the keeper, which is started when it is first needed.
+    pub(crate) fn orders(&self) -> Result<Orders, Error> {
+        let mut keeper = self.inner.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(orders) = &*keeper {
+            return Ok(orders.clone());
         }
-        Err(last)
+        let orders = Orders::start(self.inner.endpoints.clone(), self.inner.clock.clone())
+            .map_err(|error| Error::Local(format!("the thread that renews leases cannot start: {error}")))?;
+        Ok(keeper.insert(orders).clone())
+    }
+
+    fn rpc(&self) -> TenureClient<Channel> {
+        self.inner.rpc.clone()
     }
 
     calls! {
@@ -94,44 +251,26 @@ impl Client {
         status(StatusRequest) -> StatusReply;
     }
 
-    /// What happens, from a place in the stream on.
-    pub async fn watch(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchReply>, Error> {
-        Ok(self.rpc.clone().watch(request).await?.into_inner())
+    /// What happens, from a place in the stream on, over one connection. [`Client::watch`] outlives it.
+    pub async fn watch_stream(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchReply>, Error> {
+        Ok(self.rpc().watch(request).await?.into_inner())
     }
 
     /// Opens a stream on which many requests may be in flight.
     pub async fn converse(&self) -> Result<Conversation, Error> {
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);
-        let responses = self.rpc.clone().stream(ReceiverStream::new(unsent)).await?.into_inner();
+        let responses = self.rpc().stream(ReceiverStream::new(unsent)).await?.into_inner();
         Ok(Conversation { requests, responses })
     }
 }
 
-/// Longer than a server takes to say that it does not know.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long a server may be silent while something is asked of it, and how long it may then take to say that it is there.
-const SILENCE: Duration = Duration::from_secs(20);
-
-async fn connect_one(addr: &str) -> Result<Channel, String> {
-    let with_scheme = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
-    if !with_scheme.starts_with("http://") {
-        return Err("only http:// is spoken; there is no TLS yet".into());
-    }
-    let endpoint = Endpoint::from_shared(with_scheme).map_err(|error| error.to_string())?;
-    let endpoint = endpoint.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).timeout(ANSWER_TIMEOUT);
-    // Somebody who accepts and then says nothing is found out, too.
-    let endpoint = endpoint.http2_keep_alive_interval(SILENCE).keep_alive_timeout(SILENCE);
-    endpoint.connect().await.map_err(|error| root_cause(&error))
-}
-
-fn root_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => root_cause(source),
-        None => error.to_string(),
-    }
+/// Who asks, unless it was said: `user@host:pid`.
+pub fn default_holder() -> String {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = user.unwrap_or_else(|| format!("uid{}", rustix::process::getuid().as_raw()));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = if host.is_empty() { "localhost" } else { &host };
+    format!("{user}@{host}:{}", std::process::id())
 }
 
 /// One multiplexed stream.

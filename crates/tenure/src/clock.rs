@@ -133,12 +133,13 @@ mod machine {
         }
     }
 
+    #[expect(deprecated, reason = "sound for a descriptor that is owned; what replaces it is unsafe")]
     async fn timer(span: Duration) -> std::io::Result<()> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let span = Timespec::try_from(span).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: span };
         timerfd_settime(&timer, TimerfdTimerFlags::empty(), &once)?;
-        AsyncFd::register(timer)?.readable().await?.retain_ready();
+        AsyncFd::new(timer)?.readable().await?.retain_ready();
         Ok(())
     }
 }

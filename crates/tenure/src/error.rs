@@ -1,11 +1,12 @@
 //! What can go wrong for a client, by who must act.
 
+use crate::fate::Loss;
 use tenure_api::v1::Failure;
 use tenure_api::{Code, code_of, read_status};
 use tonic::Status;
 
 /// Why a call has no yes for an answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// No server answers.
     #[error("no server answers at {addr}: {why}")]
@@ -21,6 +22,15 @@ pub enum Error {
     /// The call broke. Whether it was done is not known.
     #[error("the call broke: {0}; whether it was done is not known")]
     Broken(String),
+    /// It did not become free in the time that was given for it. The claim has left the line.
+    #[error("it did not become free in time")]
+    WaitedOut,
+    /// The lease was lost before the work was done.
+    #[error("the lease was lost: {0}")]
+    Lost(Loss),
+    /// This process cannot do it.
+    #[error("{0}")]
+    Local(String),
 }
 
 impl Error {
@@ -28,8 +38,14 @@ impl Error {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused(failure) => code_of(failure),
-            Self::Unreachable { .. } | Self::Broken(_) => None,
+            _ => None,
         }
+    }
+}
+
+impl From<Loss> for Error {
+    fn from(loss: Loss) -> Self {
+        Self::Lost(loss)
     }
 }
 

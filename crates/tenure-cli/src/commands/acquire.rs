@@ -1,7 +1,7 @@
 //! `tenure acquire`: claims on a new lease or a given one.
 
 use super::wait::acquire_in_line;
-use super::{Caller, default_holder, lease_text, millis};
+use super::{Caller, lease_text, millis};
 use crate::args::{Acquire, Output, Terms};
 use crate::failure::Failure;
 use crate::print;
@@ -102,7 +102,7 @@ pub(super) fn grant(terms: Terms) -> v1::GrantRequest {
     let labels = terms.labels.into_iter().map(|label| (label.key, label.value));
     v1::GrantRequest {
         lease: (rand::random::<u64>() >> 1).max(1),
-        holder: terms.holder.unwrap_or_else(default_holder),
+        holder: terms.holder.unwrap_or_else(tenure::default_holder),
         ttl_ms: ttl.map_or(0, millis),
         request: rand::random(),
         class: terms.class.unwrap_or_default(),

@@ -157,7 +157,7 @@ impl Drop for Changes {
 /// A watch that broke may have missed something, so its end counts as a change, and so does its beginning.
 async fn listen(client: Client, noticed: Arc<Notify>) {
     loop {
-        if let Ok(mut replies) = client.watch(v1::WatchRequest::default()).await {
+        if let Ok(mut replies) = client.watch_stream(v1::WatchRequest::default()).await {
             noticed.notify_one();
             while let Ok(Some(_)) = replies.message().await {
                 noticed.notify_one();

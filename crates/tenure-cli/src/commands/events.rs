@@ -211,7 +211,7 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
     let after = args.after.map(|after| v1::Cursor { revision: after.revision, n: after.n });
     let prefix = args.prefixes.join(" ");
     let request = v1::WatchRequest { prefixes: args.prefixes, after, ..v1::WatchRequest::default() };
-    let mut replies = client.watch(request).await.map_err(|error| Failure::of(what, &error))?;
+    let mut replies = client.watch_stream(request).await.map_err(|error| Failure::of(what, &error))?;
     let mut at: Option<v1::Cursor> = None;
     tokio::pin!(stopped);
     loop {

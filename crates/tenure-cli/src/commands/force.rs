@@ -1,7 +1,7 @@
 //! What is done to claims by order: break, transfer.
 
 use super::acquire::print_held;
-use super::{Caller, default_holder, lease_text, millis};
+use super::{Caller, lease_text, millis};
 use crate::args::{Break, Output, Transfer};
 use crate::failure::Failure;
 use crate::print;
@@ -27,7 +27,7 @@ pub(crate) async fn break_claims(caller: &Caller, args: Break) -> Result<ExitCod
     let request = v1::BreakRequest {
         resource: resource.clone(),
         fence,
-        by: default_holder(),
+        by: tenure::default_holder(),
         reason: args.reason,
         now: args.now,
         delay_ms: args.delay.map_or(0, millis),
@@ -68,7 +68,7 @@ pub(crate) async fn transfer(caller: &Caller, args: Transfer) -> Result<ExitCode
     let what = format!("cannot transfer {}", args.handle);
     let client = caller.connect(&what).await?;
     let reason = args.reason.unwrap_or_default();
-    let force = args.force.then(|| v1::Force { by: default_holder(), reason, now: args.now });
+    let force = args.force.then(|| v1::Force { by: tenure::default_holder(), reason, now: args.now });
     let request = v1::TransferRequest { handle: args.handle.clone(), to: args.to, force };
     let reply = client.transfer(request).await.map_err(|error| Failure::of(&what, &error))?;
     let Some(State::Place(place)) = reply.state else {

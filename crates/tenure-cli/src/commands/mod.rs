@@ -60,16 +60,6 @@ impl Caller {
     }
 }
 
-/// Who asks, unless it was said: user@host:pid.
-fn default_holder() -> String {
-    let user = std::env::var("USER")
-        .or_else(|_| std::env::var("LOGNAME"))
-        .unwrap_or_else(|_| format!("uid{}", rustix::process::getuid().as_raw()));
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
-    format!("{user}@{host}:{}", std::process::id())
-}
-
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
 //! `tenure lease revoke`: ends leases, and says what stays vacating and for how long.
 
-use super::{Caller, default_holder, lease_text};
+use super::{Caller, lease_text};
 use crate::args::{Output, Revoke};
 use crate::failure::Failure;
 use crate::print;
@@ -29,7 +29,7 @@ pub(crate) async fn revoke(caller: &Caller, args: Revoke) -> Result<ExitCode, Fa
     let what = format!("cannot revoke {}", named(&which));
     let client = caller.connect(&what).await?;
     let status = client.status(v1::StatusRequest {}).await.map_err(|error| Failure::of(&what, &error))?;
-    let by = default_holder();
+    let by = tenure::default_holder();
     let mut request = v1::RevokeRequest {
         which: Some(which),
         by: by.clone(),

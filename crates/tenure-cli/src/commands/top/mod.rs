@@ -137,7 +137,7 @@ struct Counts {
 
 async fn count(client: Client, counts: Arc<Counts>) {
     loop {
-        if let Ok(mut replies) = client.watch(v1::WatchRequest::default()).await {
+        if let Ok(mut replies) = client.watch_stream(v1::WatchRequest::default()).await {
             while let Ok(Some(reply)) = replies.message().await {
                 let of = |kind: &str| reply.events.iter().filter(|event| event.kind == kind).count() as u64;
                 counts.granted.fetch_add(of("granted"), Ordering::Relaxed);

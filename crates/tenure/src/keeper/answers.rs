@@ -1,0 +1,251 @@
+//! What the server's answers mean to a keeper.
+
+use super::book::{Answer, Entry, Renewals, Stake};
+use super::errand::{Got, Stage, Want};
+use super::{Keeper, LetGo, Pending, What};
+use crate::clock::BootTime;
+use crate::error::Error;
+use crate::fate::{Fate, Loss};
+use crate::v1;
+use crate::v1::acquire_reply::State;
+use crate::v1::response::Body as Tell;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::{Code, code_of};
+
+impl Keeper {
+    pub(super) fn answered(&mut self, response: v1::Response, now: BootTime) {
+        let (Some(pending), Some(body)) = (self.pending.remove(&response.id), response.body) else { return };
+        match (pending, body) {
+            (Pending { what: What::Errand(errand), sent, link }, Tell::Acquire(reply)) => {
+                if let Some(State::Place(_)) = reply.state {
+                    // The seat is told under the same number.
+                    self.pending.insert(response.id, Pending { link, sent, what: What::Errand(errand) });
+                }
+                self.acquired(errand, reply, sent, now);
+            }
+            (Pending { what: What::Errand(errand), sent, .. }, Tell::Grant(reply)) => {
+                let answer = self.first_answer(errand, reply.ttl_ms, sent);
+                self.got(errand, reply.lease, Vec::new(), Some(answer));
+            }
+            (Pending { what: What::Errand(errand), .. }, Tell::Failure(failure)) => self.refused(errand, failure, now),
+            (Pending { what: What::Renewals(renewals), sent, .. }, Tell::Renew(reply)) => {
+                self.renewed(&renewals, &reply, sent, now);
+            }
+            (Pending { what: What::Renewals(renewals), .. }, Tell::Failure(failure)) => {
+                let pause = Duration::from_millis(failure.retry_after_ms.max(1));
+                self.turn_away(&failure, now);
+                self.book.unanswered(&renewals.leases, now, pause);
+            }
+            (Pending { what: What::Handle { lease, handle, broken }, sent, .. }, Tell::RenewHandle(reply)) => {
+                self.book.vouched(lease, &handle, Answer { sent, ttl: Duration::from_millis(reply.ttl_ms) });
+                self.settle(lease, broken);
+            }
+            (Pending { what: What::Handle { lease, handle, broken }, .. }, Tell::Failure(failure)) => {
+                if code_of(&failure) == Some(Code::Stale) {
+                    self.book.broken(lease, &handle, &loss(failure));
+                }
+                self.settle(lease, broken);
+            }
+            (Pending { what: What::Parting(parting), .. }, Tell::Failure(failure)) => {
+                self.turn_away(&failure, now);
+                self.parted(parting, Some(failure), now);
+            }
+            (Pending { what: What::Parting(parting), .. }, _) => self.parted(parting, None, now),
+            // An answer to something else than was asked is none.
+            _ => {}
+        }
+    }
+
+    /// What is counted from for a lease that was just granted: the first time that it was asked for.
+    fn first_answer(&self, errand: u64, ttl_ms: u64, sent: BootTime) -> Answer {
+        let first_sent = self.errands.get(&errand).and_then(|errand| errand.first_sent);
+        Answer { sent: first_sent.unwrap_or(sent), ttl: Duration::from_millis(ttl_ms) }
+    }
+
+    fn acquired(&mut self, id: u64, reply: v1::AcquireReply, sent: BootTime, now: BootTime) {
+        let answer = self.first_answer(id, reply.ttl_ms, sent);
+        let Some(errand) = self.errands.get_mut(&id) else { return };
+        let (lease, has_own_lease) = (reply.lease, errand.has_own_lease());
+        match reply.state {
+            Some(State::Place(place)) => {
+                if let Some(told) = &errand.place {
+                    told.send_replace(place);
+                }
+                (errand.again, errand.has_waited) = (None, true);
+                if !matches!(errand.stage, Stage::Seated(..)) {
+                    errand.stage = Stage::InLine;
+                }
+                if !self.book.contains(lease) {
+                    self.book.insert(lease, Entry::in_line(Answer { sent, ..answer }, errand.gate.clone()));
+                }
+            }
+            Some(State::Fence(_)) if errand.has_waited && has_own_lease => {
+                if !matches!(errand.stage, Stage::Seated(..)) {
+                    errand.stage = Stage::Seated(reply, now);
+                }
+                errand.again = None;
+                self.book.hurry(lease, now, None);
+            }
+            Some(State::Fence(_)) => self.got(id, lease, reply.claims, has_own_lease.then_some(answer)),
+            None => {}
+        }
+    }
+
+    /// Something is there: it is kept from now on, and its guard handed out.
+    fn got(&mut self, id: u64, lease: u64, claims: Vec<v1::Claim>, answer: Option<Answer>) {
+        let Some(errand) = self.errands.remove(&id) else { return };
+        if let Some(answer) = answer {
+            self.book.insert(lease, Entry::new(answer, errand.gate.clone()));
+        }
+        let until = self.book.safe_until(lease).unwrap_or_default();
+        let fate = Arc::new(Fate::new(self.clock.clone(), until));
+        let handles = claims.iter().map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
+        self.book.stake(lease, Stake { handles, fate: fate.clone() });
+        if self.book.is_over(lease) {
+            fate.lose(Loss::Unheard);
+        }
+        let what = match errand.want {
+            Want::Claims(acquire) if acquire.grant.is_none() => {
+                LetGo::Claims { lease, resources: claims.iter().map(|claim| claim.resource.clone()).collect() }
+            }
+            Want::Claims(_) | Want::Lease(_) => LetGo::Lease(lease),
+        };
+        // Whoever asked may be gone meanwhile: then it is given back.
+        if let Err(Ok(got)) = errand.reply.send(Ok(Got { lease, claims, fate, what })) {
+            let now = self.clock.now();
+            self.let_go(got.what, &got.fate, None, now);
+        }
+    }
+
+    fn refused(&mut self, id: u64, failure: v1::Failure, now: BootTime) {
+        self.turn_away(&failure, now);
+        let Some(errand) = self.errands.get_mut(&id) else { return };
+        match code_of(&failure) {
+            Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown) => {
+                errand.again = Some(now + errand.pause().max(Duration::from_millis(failure.retry_after_ms)));
+            }
+            // It waited through an outage for longer than its lease lived. It stands in line again, behind the others.
+            Some(Code::Lapsed | Code::NoLease)
+                if errand.has_own_lease() && failure.lease == errand.lease() && !is_ordered(&failure) =>
+            {
+                self.book.remove(errand.lease());
+                errand.start_anew(now);
+            }
+            code => {
+                let Some(errand) = self.errands.remove(&id) else { return };
+                if errand.has_own_lease() {
+                    self.book.remove(errand.lease());
+                }
+                let has_waited_out = code == Some(Code::NoClaim) && errand.has_waited;
+                let error = if has_waited_out { Error::WaitedOut } else { failure.into() };
+                let _ = errand.reply.send(Err(error));
+            }
+        }
+    }
+
+    fn renewed(&mut self, renewals: &Renewals, reply: &v1::RenewReply, sent: BootTime, now: BootTime) {
+        for (index, (lease, _)) in renewals.leases.iter().enumerate() {
+            let failed = reply.failures.iter().find(|failed| failed.index as usize == index);
+            match failed.map(|failed| failed.failure.clone().unwrap_or_default()) {
+                Some(failure) => self.not_renewed(*lease, failure, now),
+                None => {
+                    let ttl = Duration::from_millis(reply.ttls_ms.get(index).copied().unwrap_or_default());
+                    let notice = reply.notices.iter().find(|notice| notice.index as usize == index);
+                    let doubtful = self.book.renewed(*lease, Answer { sent, ttl }, renewals.kind, notice);
+                    let broken = notice.map_or(0, |notice| notice.lost);
+                    self.ask_about(*lease, doubtful, broken, now);
+                    self.confirm(*lease, sent);
+                    self.answer_askers(*lease, sent, ttl);
+                }
+            }
+        }
+    }
+
+    fn not_renewed(&mut self, lease: u64, failure: v1::Failure, now: BootTime) {
+        match code_of(&failure) {
+            Some(Code::Lapsed | Code::NoLease) => {
+                let in_line = self.errands.iter().find(|(_, errand)| errand.lease() == lease).map(|(id, _)| *id);
+                self.book.ended(lease, &loss(failure.clone()));
+                match in_line {
+                    Some(errand) => self.refused(errand, failure, now),
+                    None => self.refuse_askers(lease, &failure),
+                }
+            }
+            Some(Code::NotRenewable) => {
+                self.book.not_renewable(lease, failure.policy());
+                // While it waits, and once after, every class takes a renewal: an earlier one has confirmed the seat.
+                self.confirm(lease, now);
+                self.refuse_askers(lease, &failure);
+            }
+            _ => self.book.unanswered(&[(lease, 0)], now, Duration::from_millis(failure.retry_after_ms)),
+        }
+    }
+
+    /// A renewal was answered that was sent at that time: a seat that was taken before is now counted from it.
+    fn confirm(&mut self, lease: u64, sent: BootTime) {
+        let seated = self.errands.iter().find_map(|(id, errand)| match &errand.stage {
+            Stage::Seated(reply, since) if errand.lease() == lease && sent >= *since => {
+                Some((*id, reply.claims.clone()))
+            }
+            _ => None,
+        });
+        if let Some((errand, claims)) = seated {
+            self.got(errand, lease, claims, None);
+        }
+    }
+
+    /// Claims of a lease that lives on were broken; which ones is told by their handles.
+    fn ask_about(&mut self, lease: u64, handles: Vec<String>, broken: u64, now: BootTime) {
+        for handle in handles {
+            let request = v1::RenewHandleRequest { handle: handle.clone(), ..v1::RenewHandleRequest::default() };
+            self.send(v1::request::Body::RenewHandle(request), What::Handle { lease, handle, broken }, now);
+        }
+    }
+
+    /// All handles that were asked about are known, unless one is still on its way.
+    fn settle(&mut self, lease: u64, broken: u64) {
+        let is_open = |pending: &Pending| matches!(&pending.what, What::Handle { lease: other, .. } if *other == lease);
+        if !self.pending.values().any(is_open) {
+            self.book.settled(lease, broken);
+        }
+    }
+
+    /// A server that does not lead, or stops, is left for the next one.
+    fn turn_away(&mut self, failure: &v1::Failure, now: BootTime) {
+        if matches!(code_of(failure), Some(Code::NotLeader | Code::Stopping)) {
+            let given_up = self.links.turn(now);
+            given_up.into_iter().for_each(|link| self.lose_link(link, now));
+            self.ask_again_elsewhere(now);
+        }
+    }
+
+    fn answer_askers(&mut self, lease: u64, sent: BootTime, ttl: Duration) {
+        for asker in self.askers.extract_if(.., |asker| asker.lease == lease && sent >= asker.since) {
+            let _ = asker.reply.send(Ok(ttl));
+        }
+    }
+
+    fn refuse_askers(&mut self, lease: u64, failure: &v1::Failure) {
+        for asker in self.askers.extract_if(.., |asker| asker.lease == lease) {
+            let _ = asker.reply.send(Err(failure.clone().into()));
+        }
+    }
+
+    /// Who waits for the renewal of a lease that is over or given back is told so.
+    pub(super) fn answer_askers_of_what_is_over(&mut self) {
+        let book = &self.book;
+        for asker in self.askers.extract_if(.., |asker| book.is_over(asker.lease)) {
+            let _ = asker.reply.send(Err(Error::Lost(Loss::TimeOver)));
+        }
+    }
+}
+
+/// Whether somebody ordered the end, so that to start anew would be to disobey.
+fn is_ordered(failure: &v1::Failure) -> bool {
+    failure.end.as_ref().is_some_and(|end| !matches!(end.how.as_str(), "expired" | "waited_out"))
+}
+
+fn loss(failure: v1::Failure) -> Loss {
+    failure.end.map_or(Loss::Unheard, |end| Loss::Ended(Box::new(end)))
+}

@@ -1,0 +1,188 @@
+//! One thing that a keeper is to get: a lease, or claims. It is asked for until it is had, refused, or given up.
+
+use super::LetGo;
+use super::book::Gate;
+use crate::clock::BootTime;
+use crate::error::Error;
+use crate::fate::Fate;
+use crate::timing::Timing;
+use crate::v1;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// Pauses between attempts to ask again.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What to get.
+#[derive(Clone, Debug)]
+pub(crate) enum Want {
+    /// Claims, on a lease of their own or on one that lives already.
+    Claims(v1::AcquireRequest),
+    /// A lease without claims.
+    Lease(v1::GrantRequest),
+}
+
+/// How long it may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Patience {
+    /// It must be free now; the answer may take so long.
+    Answer(Duration),
+    /// It is waited for in line.
+    Line(Duration),
+    /// It is waited for in line for ever.
+    Ever,
+}
+
+/// What to get, and how.
+#[derive(Debug)]
+pub(crate) struct Quest {
+    pub(crate) want: Want,
+    pub(crate) gate: Option<Gate>,
+    pub(crate) patience: Patience,
+    /// Who is told its place in line.
+    pub(crate) place: Option<watch::Sender<u64>>,
+}
+
+/// What was got.
+#[derive(Debug)]
+pub(crate) struct Got {
+    pub(crate) lease: u64,
+    pub(crate) claims: Vec<v1::Claim>,
+    pub(crate) fate: Arc<Fate>,
+    /// How it is given back.
+    pub(crate) what: LetGo,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Asked for, not answered yet.
+    Asked,
+    /// In line.
+    InLine,
+    /// Seated after waiting: it counts from a renewal that was sent later than this.
+    Seated(v1::AcquireReply, BootTime),
+}
+
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) want: Want,
+    pub(super) gate: Option<Gate>,
+    pub(super) place: Option<watch::Sender<u64>>,
+    pub(super) stage: Stage,
+    /// When it is given up.
+    pub(super) until: Option<BootTime>,
+    /// When it is asked for again.
+    pub(super) again: Option<BootTime>,
+    /// When the attempt to get it with this lease began.
+    pub(super) first_sent: Option<BootTime>,
+    pub(super) has_waited: bool,
+    /// Why no server was reached, each time.
+    pub(super) unreached: Vec<Error>,
+    pub(super) reply: oneshot::Sender<Result<Got, Error>>,
+    is_patient: bool,
+}
+
+impl Errand {
+    pub(super) fn new(quest: Quest, now: BootTime, reply: oneshot::Sender<Result<Got, Error>>) -> Self {
+        let Quest { want, gate, patience, place } = quest;
+        let until = match patience {
+            Patience::Answer(span) | Patience::Line(span) => Some(now + span),
+            Patience::Ever => None,
+        };
+        Self {
+            want,
+            gate,
+            place,
+            stage: Stage::Asked,
+            until,
+            again: Some(now),
+            first_sent: None,
+            has_waited: false,
+            unreached: Vec::new(),
+            reply,
+            is_patient: !matches!(patience, Patience::Answer(_)),
+        }
+    }
+
+    pub(super) fn lease(&self) -> u64 {
+        match &self.want {
+            Want::Claims(acquire) => acquire.grant.as_ref().map_or(acquire.lease, |grant| grant.lease),
+            Want::Lease(grant) => grant.lease,
+        }
+    }
+
+    /// Whether the lease is made for this, and ends with it.
+    pub(super) fn has_own_lease(&self) -> bool {
+        match &self.want {
+            Want::Claims(acquire) => acquire.grant.is_some(),
+            Want::Lease(_) => true,
+        }
+    }
+
+    pub(super) fn body(&self) -> v1::request::Body {
+        match &self.want {
+            Want::Claims(acquire) => v1::request::Body::Acquire(acquire.clone()),
+            Want::Lease(grant) => v1::request::Body::Grant(grant.clone()),
+        }
+    }
+
+    pub(super) fn resources(&self) -> Vec<String> {
+        match &self.want {
+            Want::Claims(acquire) => acquire.wants.iter().map(|want| want.resource.clone()).collect(),
+            Want::Lease(_) => Vec::new(),
+        }
+    }
+
+    /// By the TTL that is asked for.
+    pub(super) fn timing(&self) -> Timing {
+        let grant = match &self.want {
+            Want::Claims(acquire) => acquire.grant.as_ref(),
+            Want::Lease(grant) => Some(grant),
+        };
+        let ttl_ms = grant.map_or(0, |grant| u64::try_from(grant.ttl_ms).unwrap_or_default());
+        Timing::of(if ttl_ms == 0 { Duration::from_secs(15) } else { Duration::from_millis(ttl_ms) })
+    }
+
+    /// How long to wait before it is asked for again.
+    pub(super) fn pause(&self) -> Duration {
+        self.timing().retry.clamp(PAUSE_MIN, PAUSE_MAX)
+    }
+
+    /// How long to wait for an answer before it is asked for elsewhere.
+    pub(super) fn answer_time(&self) -> Duration {
+        self.timing().first_retry.max(PAUSE_MIN)
+    }
+
+    /// Starts anew with another lease, because this one ended before it came to its turn.
+    pub(super) fn start_anew(&mut self, now: BootTime) {
+        let lease = draw_lease();
+        match &mut self.want {
+            Want::Claims(acquire) => acquire.grant.iter_mut().for_each(|grant| grant.lease = lease),
+            Want::Lease(grant) => grant.lease = lease,
+        }
+        (self.stage, self.first_sent, self.has_waited) = (Stage::Asked, None, false);
+        self.again = Some(now);
+    }
+
+    /// Whether it is worth going on after so many servers were not reached.
+    pub(super) fn is_hopeless(&self, servers: usize) -> bool {
+        !self.is_patient && matches!(self.stage, Stage::Asked) && self.unreached.len() >= servers
+    }
+
+    /// What is said when it is given up.
+    pub(super) fn given_up(&mut self) -> Error {
+        match (&self.stage, self.unreached.pop()) {
+            (Stage::Asked, Some(unreached)) => unreached,
+            (Stage::Asked, None) => Error::Broken("no answer came in time".into()),
+            (Stage::InLine | Stage::Seated(..), _) => Error::WaitedOut,
+        }
+    }
+}
+
+/// Draws the id of a lease.
+pub(crate) fn draw_lease() -> u64 {
+    (rand::random::<u64>() >> 1).max(1)
+}

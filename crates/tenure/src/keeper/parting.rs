@@ -1,0 +1,181 @@
+//! Giving back: what was let go is told to the server until it has heard it, or until it is over anyway.
+
+use super::errand::{Errand, Got, Quest, Stage};
+use super::{Keeper, LetGo, Order, Orders, What};
+use crate::clock::BootTime;
+use crate::error::Error;
+use crate::fate::{Fate, Loss};
+use crate::v1;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::{Code, code_of};
+use tokio::sync::oneshot;
+
+/// Pauses between attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// However short a lease is, whoever waits for its release is told for so long.
+const TELL_MIN: Duration = Duration::from_secs(5);
+
+/// What is to be given back.
+#[derive(Debug)]
+pub(super) struct Parting {
+    what: LetGo,
+    /// It is over by itself then.
+    until: BootTime,
+    next: BootTime,
+    pause: Duration,
+    /// Whether the server has ever heard of it is not known.
+    is_unsure: bool,
+    reply: Option<oneshot::Sender<Result<(), Error>>>,
+}
+
+impl Parting {
+    pub(super) fn due(&self) -> BootTime {
+        self.next.min(self.until)
+    }
+
+    /// An attempt failed.
+    pub(super) fn failed(&mut self, now: BootTime) {
+        self.next = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+impl Keeper {
+    /// A guard is gone, or gives back on purpose.
+    pub(super) fn let_go(
+        &mut self,
+        what: LetGo,
+        fate: &Arc<Fate>,
+        reply: Option<oneshot::Sender<Result<(), Error>>>,
+        now: BootTime,
+    ) {
+        self.keep_no_longer(&what, fate);
+        let until = fate.safe_until().max(now + TELL_MIN);
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure: false, reply });
+    }
+
+    /// A guard is gone: what it stood for is not renewed for its sake.
+    pub(super) fn keep_no_longer(&mut self, what: &LetGo, fate: &Arc<Fate>) {
+        match what {
+            LetGo::Lease(lease) => self.book.remove(*lease),
+            LetGo::Claims { lease, .. } => self.book.unstake(*lease, fate),
+        }
+    }
+
+    /// Somebody does not wait any longer for what it asked for.
+    pub(super) fn forget(&mut self, errand: u64, now: BootTime) {
+        if let Some(errand) = self.errands.remove(&errand) {
+            self.leave(&errand, now);
+        }
+    }
+
+    /// Its time is over.
+    pub(super) fn give_up(&mut self, errand: u64, now: BootTime) {
+        let Some(mut errand) = self.errands.remove(&errand) else { return };
+        self.leave(&errand, now);
+        let why = errand.given_up();
+        // Nobody may be there any longer.
+        let _ = errand.reply.send(Err(why));
+    }
+
+    /// Takes back what may have been asked for.
+    fn leave(&mut self, errand: &Errand, now: BootTime) {
+        let Some(first_sent) = errand.first_sent else { return };
+        let lease = errand.lease();
+        let what = if errand.has_own_lease() {
+            self.book.remove(lease);
+            LetGo::Lease(lease)
+        } else {
+            LetGo::Claims { lease, resources: errand.resources() }
+        };
+        let until = first_sent.max(now) + errand.timing().safe_until;
+        let is_unsure = matches!(errand.stage, Stage::Asked);
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure, reply: None });
+    }
+
+    fn begin_parting(&mut self, parting: Parting) {
+        self.last_request += 1;
+        self.partings.insert(self.last_request, parting);
+    }
+
+    /// Sends what is due, and drops what is over by itself.
+    pub(super) fn part(&mut self, now: BootTime) {
+        for (_, parting) in self.partings.extract_if(.., |_, parting| now >= parting.until) {
+            if let Some(reply) = parting.reply {
+                let _ = reply.send(Err(Error::Broken("no release was answered before the lease was over".into())));
+            }
+        }
+        let due: Vec<u64> = self.partings.iter().filter(|(_, p)| now >= p.next).map(|(id, _)| *id).collect();
+        for id in due {
+            let Some(parting) = self.partings.get_mut(&id) else { continue };
+            let (body, silence) = (parting.what.body(), parting.pause);
+            let is_retry = parting.pause > PAUSE_MIN;
+            parting.failed(now);
+            if is_retry {
+                self.turn_from_silence(now, silence);
+            }
+            self.send(body, What::Parting(id), now);
+        }
+    }
+
+    /// The server has heard it.
+    pub(super) fn parted(&mut self, id: u64, refused: Option<v1::Failure>, now: BootTime) {
+        let Some(parting) = self.partings.get_mut(&id) else { return };
+        let outcome = match refused {
+            None => Ok(()),
+            Some(failure) => match code_of(&failure) {
+                Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown) => {
+                    return parting.failed(now);
+                }
+                // What was asked for may still be on its way.
+                Some(Code::NoLease | Code::NoClaim) if parting.is_unsure => return parting.failed(now),
+                _ => Err(failure.into()),
+            },
+        };
+        if let Some(reply) = self.partings.remove(&id).and_then(|parting| parting.reply) {
+            let _ = reply.send(outcome);
+        }
+    }
+}
+
+/// Somebody who waits for an errand. When it is dropped, the errand is given up, and what was got is given back.
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    orders: &'a Orders,
+    errand: u64,
+    reply: oneshot::Receiver<Result<Got, Error>>,
+    is_over: bool,
+}
+
+impl<'a> Waiting<'a> {
+    /// Sends a keeper on an errand.
+    pub(crate) fn start(orders: &'a Orders, quest: Quest) -> Self {
+        let (errand, (answer, reply)) = (rand::random(), oneshot::channel());
+        orders.tell(Order::Get { errand, quest, reply: answer });
+        Self { orders, errand, reply, is_over: false }
+    }
+
+    /// What became of it.
+    pub(crate) async fn outcome(mut self) -> Result<Got, Error> {
+        let outcome = (&mut self.reply).await;
+        self.is_over = true;
+        outcome.unwrap_or_else(|_| Err(Error::Lost(Loss::KeeperGone)))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        self.reply.close();
+        match self.reply.try_recv() {
+            Ok(Ok(got)) => self.orders.tell(Order::LetGo { what: got.what, fate: got.fate, reply: None }),
+            Ok(Err(_)) => {}
+            Err(_) => self.orders.tell(Order::Forget { errand: self.errand }),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is asked of a lease: for how long, for whom, why. A claim on a lease of its own is asked for with the same words.
+
+use crate::clock::Clock;
+use crate::keeper::{Gate, draw_lease};
+use crate::v1;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// The TTL of a lease that names neither a TTL nor a class.
+const TTL_DEFAULT: Duration = Duration::from_secs(15);
+
+/// The terms of a new lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) holder: Option<String>,
+    pub(crate) class: String,
+    pub(crate) reason: String,
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) grace: Option<Duration>,
+    pub(crate) lifetime: Option<Duration>,
+    pub(crate) lifetime_while_others_wait: bool,
+    pub(crate) parent: u64,
+    pub(crate) progress_timeout: Option<Duration>,
+}
+
+impl Terms {
+    /// The request for a lease on these terms, with an id of its own.
+    pub(crate) fn request(&self, holder: &str) -> v1::GrantRequest {
+        let ttl = self.ttl.or_else(|| self.class.is_empty().then_some(TTL_DEFAULT));
+        v1::GrantRequest {
+            lease: draw_lease(),
+            holder: self.holder.clone().unwrap_or_else(|| holder.into()),
+            ttl_ms: ttl.map_or(0, millis),
+            request: rand::random(),
+            class: self.class.clone(),
+            grace_ms: self.grace.map(millis),
+            lifetime_ms: self.lifetime.map_or(0, millis),
+            lifetime_while_others_wait: self.lifetime_while_others_wait,
+            parent: self.parent,
+            labels: self.labels.iter().cloned().collect(),
+            reason: self.reason.clone(),
+        }
+    }
+
+    /// What shuts when no progress is told.
+    pub(crate) fn gate(&self, clock: &Clock) -> Option<Gate> {
+        let now = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or(u64::MAX);
+        self.progress_timeout.map(|timeout| Gate { timeout, progress_nanos: Arc::new(AtomicU64::new(now)) })
+    }
+}
+
+pub(crate) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// The words with which a lease is asked for, for whoever has a field `terms`.
+macro_rules! with_terms {
+    ($name:ident $(<$life:lifetime>)?) => {
+        impl $(<$life>)? $name $(<$life>)? {
+            /// For so long, unless it is renewed: 15 s if nothing is said, or what the class says.
+            #[must_use]
+            pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
+                self.terms.ttl = Some(ttl);
+                self
+            }
+
+            /// For whom; else `user@host:pid`.
+            #[must_use]
+            pub fn holder(mut self, holder: impl Into<String>) -> Self {
+                self.terms.holder = Some(holder.into());
+                self
+            }
+
+            /// By the presets and the policy of this class: `lock`, `election`, `session`, `reservation`, `cache`,
+            /// `registration`, or one that was defined.
+            #[must_use]
+            pub fn class(mut self, class: impl Into<String>) -> Self {
+                self.terms.class = class.into();
+                self
+            }
+
+            /// What it is for, in a sentence; people see it when they ask who holds it and why.
+            #[must_use]
+            pub fn reason(mut self, reason: impl Into<String>) -> Self {
+                self.terms.reason = reason.into();
+                self
+            }
+
+            /// A label, by which leases can be listed and revoked.
+            #[must_use]
+            pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+                self.terms.labels.push((key.into(), value.into()));
+                self
+            }
+
+            /// How long it stays held and renewable after its deadline. Its holder stops at the deadline all the same.
+            #[must_use]
+            pub fn grace(mut self, grace: std::time::Duration) -> Self {
+                self.terms.grace = Some(grace);
+                self
+            }
+
+            /// How long it may be renewed at all.
+            #[must_use]
+            pub fn max_lifetime(mut self, lifetime: std::time::Duration) -> Self {
+                self.terms.lifetime = Some(lifetime);
+                self
+            }
+
+            /// The longest lifetime counts only while others wait.
+            #[must_use]
+            pub fn while_others_wait(mut self) -> Self {
+                self.terms.lifetime_while_others_wait = true;
+                self
+            }
+
+            /// It ends with this lease.
+            #[must_use]
+            pub fn child_of(mut self, parent: u64) -> Self {
+                self.terms.parent = parent;
+                self
+            }
+
+            /// It is renewed only while progress is told at least so often. A program that hangs loses its lease, even if
+            /// the process lives.
+            #[must_use]
+            pub fn progress_timeout(mut self, timeout: std::time::Duration) -> Self {
+                self.terms.progress_timeout = Some(timeout);
+                self
+            }
+        }
+    };
+}
+
+pub(crate) use with_terms;
