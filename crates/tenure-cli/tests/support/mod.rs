@@ -9,6 +9,7 @@
 )]
 
 pub mod http;
+pub mod proxy;
 pub mod terminal;
 
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,388 @@
+//! The client crate against a real server: what is held is held, what is lost is known in time, what is let go is free.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use support::proxy::Proxy;
+use support::{Server, soon};
+use tenure::clock::Clock;
+use tenure::timing::safe_for;
+use tenure::{Client, Code, Error, Event, Hold, Loss, Standing, v1};
+
+const TTL: Duration = Duration::from_millis(1_500);
+const LONG: Duration = Duration::from_secs(60);
+
+async fn house() -> (tempfile::TempDir, Server, Client) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    (directory, server, client)
+}
+
+async fn show(client: &Client, resource: &str) -> v1::ShowReply {
+    client.show(v1::ShowRequest { resource: resource.into(), stale: false }).await.unwrap()
+}
+
+async fn verify(client: &Client, hold: &Hold) -> Result<v1::VerifyReply, Error> {
+    client.verify(v1::VerifyRequest { handle: hold.claims()[0].handle() }).await
+}
+
+/// Waits until a resource looks so.
+async fn until(client: &Client, resource: &str, is_so: impl Fn(&v1::ShowReply) -> bool) -> v1::ShowReply {
+    soon("what is waited for", async {
+        loop {
+            let shown = show(client, resource).await;
+            if is_so(&shown) {
+                return shown;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_held_is_renewed_for_as_long_as_its_guard_lives() {
+    let (_directory, _server, client) = house().await;
+    let hold = client.lease("db").ttl(TTL).reason("a test").holder("ann").acquire().await.unwrap();
+    let (first, clock) = (hold.safe_until(), Clock::system());
+    clock.until(first + TTL * 2).await;
+    assert!(hold.ensure().is_ok() && hold.remaining() > Duration::ZERO);
+    let held = &show(&client, "db").await.holders[0];
+    assert_eq!((held.fence, held.reason.as_str(), held.holder.as_str()), (hold.fence(), "a test", "ann"));
+    let fence = hold.fence();
+    hold.release().await.unwrap();
+    assert!(show(&client, "db").await.holders.is_empty());
+    let next = client.lease("db").acquire().await.unwrap();
+    assert!(next.fence() > fence);
+}
+
+#[tokio::test]
+async fn a_taken_resource_is_refused_with_its_holder_unless_a_wait_was_allowed() {
+    let (_directory, _server, client) = house().await;
+    let hold = client.lease("db").ttl(LONG).holder("ann").acquire().await.unwrap();
+    let refused = client.lease("db").acquire().await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Taken), "{refused}");
+    assert!(refused.to_string().contains("ann"), "{refused}");
+    let waited = client.lease("db").wait(Duration::from_millis(300)).acquire().await;
+    assert!(matches!(waited, Err(Error::WaitedOut)), "{waited:?}");
+    until(&client, "db", |shown| shown.waiting == 0).await;
+    hold.release().await.unwrap();
+    let _next = client.lease("db").wait(LONG).acquire().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_is_kept_in_line_seated_in_its_turn_and_gone_when_nobody_waits_for_it() {
+    let (_directory, _server, client) = house().await;
+    let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
+    let (second, third) = (client.lease("db").ttl(TTL).wait_for_ever(), client.lease("db").ttl(TTL).wait_for_ever());
+    let second = tokio::spawn(second.acquire());
+    until(&client, "db", |shown| shown.waiting == 1).await;
+    let third = tokio::spawn(third.acquire());
+    let line = until(&client, "db", |shown| shown.waiting == 2).await.line;
+    // Longer than their TTL: they are renewed while they wait.
+    let clock = Clock::system();
+    clock.until(clock.now() + TTL * 2).await;
+    assert_eq!(show(&client, "db").await.line.len(), 2);
+    second.abort();
+    until(&client, "db", |shown| shown.waiting == 1).await;
+    hold.release().await.unwrap();
+    let third = soon("the seat", third).await.unwrap().unwrap();
+    assert_eq!(show(&client, "db").await.holders[0].lease, line[1].lease);
+    assert!(third.remaining() <= safe_for(TTL) && third.ensure().is_ok());
+}
+
+#[tokio::test]
+async fn a_server_that_dies_and_comes_back_within_the_ttl_costs_neither_the_lease_nor_the_place_in_line() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let hold = client.lease("db").ttl(Duration::from_secs(9)).acquire().await.unwrap();
+    let waiter = tokio::spawn(client.lease("db").ttl(Duration::from_secs(9)).wait_for_ever().acquire());
+    let line = until(&client, "db", |shown| shown.waiting == 1).await.line;
+    server.kill9();
+    let mut standing = hold.standing();
+    soon("jeopardy", standing.wait_for(|standing| *standing == Standing::Jeopardy)).await.unwrap();
+    let _server = Server::start_at(directory.path(), &addr);
+    soon("the all-clear", standing.wait_for(|standing| *standing == Standing::Held)).await.unwrap();
+    let client = Client::connect(&addr).await.unwrap();
+    assert_eq!(verify(&client, &hold).await.unwrap().lease, hold.lease());
+    hold.release().await.unwrap();
+    let seated = soon("the seat", waiter).await.unwrap().unwrap();
+    assert_eq!(seated.lease(), line[0].lease, "it kept its place");
+}
+
+#[tokio::test]
+async fn what_is_lost_is_known_in_time_without_any_network() {
+    let (_directory, server, client) = house().await;
+    let hold = client.lease("db").ttl(TTL).acquire().await.unwrap();
+    server.signal("STOP");
+    let loss = soon("the loss", hold.lost()).await;
+    assert!(Clock::system().now() >= hold.safe_until(), "not before its time");
+    assert_eq!((loss, hold.ensure()), (Loss::Unanswered, Err(Loss::Unanswered)));
+    assert!(hold.cancellation_token().is_cancelled());
+    server.signal("CONT");
+    // It is over for good, also if the server would have taken a renewal.
+    until(&client, "db", |shown| shown.holders.is_empty()).await;
+    assert!(hold.ensure().is_err());
+}
+
+#[tokio::test]
+async fn a_late_answer_does_not_lengthen_what_it_promises() {
+    let (_directory, server, _) = house().await;
+    let proxy = Proxy::start(&server.addr).await;
+    let (ttl, delay) = (Duration::from_secs(10), Duration::from_secs(2));
+    let client = Client::connect(&proxy.addr).await.unwrap();
+    let clock = Clock::system();
+    proxy.delay(delay);
+    let hold = client.lease("db").ttl(ttl).acquire().await.unwrap();
+    // The answer is here now, so it was sent before that long.
+    assert!(hold.safe_until() + delay <= clock.now() + safe_for(ttl), "it counts from the answer");
+    let mut events = hold.events();
+    let first = hold.safe_until();
+    while hold.safe_until() == first {
+        // Held back for longer than an answer may take, renewals still count, from when each was sent.
+        let event = tokio::time::timeout(Duration::from_millis(50), events.next()).await;
+        assert!(!matches!(event, Ok(Some(Event::Lost(_)))), "{event:?}");
+    }
+    assert!(hold.safe_until() + delay <= clock.now() + safe_for(ttl), "a renewal counts from its answer");
+}
+
+#[test]
+fn a_runtime_that_is_busy_for_three_ttls_does_not_lose_the_lease() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (_directory, _server, client) = runtime.block_on(house());
+    let hold = runtime.block_on(client.lease("db").ttl(TTL).acquire()).unwrap();
+    // Nothing of the runtime runs meanwhile: this is its only thread.
+    std::thread::sleep(TTL * 3);
+    assert!(hold.ensure().is_ok());
+    assert_eq!(runtime.block_on(verify(&client, &hold)).unwrap().lease, hold.lease());
+}
+
+#[tokio::test]
+async fn a_machine_that_slept_knows_at_once_that_the_lease_is_over() {
+    let (_directory, server, _) = house().await;
+    let (clock, mover) = Clock::movable();
+    let client = Client::builder().addrs(&server.addr).clock(clock.clone()).connect().await.unwrap();
+    let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
+    mover.sleep(safe_for(LONG) - Duration::from_secs(30));
+    assert!(hold.ensure().is_ok(), "a nap does not matter");
+    mover.sleep(LONG);
+    assert!(hold.ensure().is_err());
+    let told = clock.now();
+    soon("the loss", hold.lost()).await;
+    assert!(clock.now().since(told) < LONG / 2, "it did not wait for a timer that had slept, too");
+}
+
+#[tokio::test]
+async fn a_server_that_falls_silent_is_left_for_the_next_one() {
+    let (_directory, server, direct) = house().await;
+    let (first, second) = (Proxy::start(&server.addr).await, Proxy::start(&server.addr).await);
+    let client = Client::connect(&format!("{},{}", first.addr, second.addr)).await.unwrap();
+    let hold = client.lease("db").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    assert_eq!(second.connections(), 0);
+    let before = hold.safe_until();
+    first.mute();
+    let clock = Clock::system();
+    clock.until(before + Duration::from_secs(1)).await;
+    assert!(hold.ensure().is_ok(), "it was renewed over the other way");
+    assert!(second.connections() > 0);
+    assert!(verify(&direct, &hold).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_dropped_guard_gives_back_and_close_waits_for_it() {
+    let (_directory, _server, client) = house().await;
+    for n in 0..10 {
+        drop(client.lease(format!("db/{n}")).ttl(LONG).acquire().await.unwrap());
+    }
+    assert_eq!(client.close(LONG).await, 0);
+    let held = client.list_resources(v1::ListResourcesRequest { held: true, ..Default::default() }).await.unwrap();
+    assert!(held.items.is_empty(), "{held:?}");
+}
+
+#[tokio::test]
+async fn close_tells_what_could_not_be_given_back() {
+    let (_directory, server, client) = house().await;
+    let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
+    server.signal("STOP");
+    drop(hold);
+    assert_eq!(client.close(Duration::from_millis(300)).await, 1);
+    server.signal("CONT");
+    assert_eq!(client.close(LONG).await, 0);
+    assert!(show(&client, "db").await.holders.is_empty());
+}
+
+#[tokio::test]
+async fn work_is_dropped_the_moment_its_lease_is_lost_and_given_back_when_it_is_done() {
+    let (_directory, _server, client) = house().await;
+    let (begun, dropped) = (Arc::new(tokio::sync::Notify::new()), Arc::new(AtomicBool::new(false)));
+    struct Dropped(Arc<AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let run = tokio::spawn({
+        let (ask, begun, dropped) = (client.lease("db").ttl(TTL), begun.clone(), Dropped(dropped.clone()));
+        async move {
+            ask.run(async |_| {
+                let _dropped = dropped;
+                begun.notify_one();
+                std::future::pending::<()>().await;
+            })
+            .await
+        }
+    });
+    soon("the work", begun.notified()).await;
+    let lease = show(&client, "db").await.holders[0].lease;
+    client.revoke(support::revoke(lease, "op", "test")).await.unwrap();
+    let lost = soon("the loss", run).await.unwrap().unwrap_err();
+    let Error::Lost(Loss::Ended(end)) = &lost else { panic!("{lost:?}") };
+    assert_eq!((end.how.as_str(), end.by.as_str(), end.reason.as_str()), ("revoked", "op", "test"));
+    assert!(dropped.load(Ordering::SeqCst));
+    let done = client.lease("log").run(async |held| held.fence()).await.unwrap();
+    assert!(done > 0 && show(&client, "log").await.holders.is_empty());
+}
+
+#[tokio::test]
+async fn many_things_hang_on_one_lease_and_one_that_is_broken_does_not_take_the_others() {
+    let (_directory, _server, client) = house().await;
+    let life = client.begin().ttl(TTL).holder("agent").begin().await.unwrap();
+    let (db, log) =
+        (life.claim("db").acquire().await.unwrap(), life.claim("log").and("queue").acquire().await.unwrap());
+    let child = life.child().ttl(LONG).begin().await.unwrap();
+    life.put("agents/7", "here").await.unwrap();
+    assert_eq!((db.lease(), log.lease(), log.claims().len()), (life.lease(), life.lease(), 2));
+    assert!(child.remaining() <= TTL, "a child lives no longer than its parent");
+    let request =
+        v1::BreakRequest { resource: "db".into(), by: "op".into(), reason: "test".into(), ..Default::default() };
+    client.break_claims(request).await.unwrap();
+    assert!(matches!(soon("the loss", db.lost()).await, Loss::Ended(end) if end.how == "revoked"));
+    let until = log.safe_until();
+    Clock::system().until(until).await;
+    assert!(log.ensure().is_ok() && life.ensure().is_ok() && child.ensure().is_ok());
+    log.release().await.unwrap();
+    assert!(show(&client, "queue").await.holders.is_empty());
+    assert_eq!(client.keys().list("agents/").await.unwrap().len(), 1);
+    life.release().await.unwrap();
+    assert!(client.keys().get("agents/7").await.unwrap().is_none());
+    let loss = soon("the child's end", child.lost()).await;
+    assert!(matches!(loss, Loss::Ended(ref end) if end.how == "parent_ended"), "{loss:?}");
+}
+
+#[tokio::test]
+async fn shared_and_counted_claims_sit_beside_each_other() {
+    let (_directory, _server, client) = house().await;
+    let readers = [client.lease("table").shared().acquire().await, client.lease("table").shared().acquire().await];
+    assert!(readers.iter().all(Result::is_ok));
+    assert_eq!(client.lease("table").acquire().await.unwrap_err().code(), Some(Code::Taken));
+    let _three = client.lease("gpus").units(3).of_capacity(4).acquire().await.unwrap();
+    let refused = client.lease("gpus").units(2).of_capacity(4).acquire().await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Taken));
+    let _one = client.lease("gpus").units(1).of_capacity(4).acquire().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_makes_no_progress_loses_its_lease() {
+    let (_directory, _server, client) = house().await;
+    let hold = client.lease("db").ttl(TTL).progress_timeout(Duration::from_millis(400)).acquire().await.unwrap();
+    let (clock, mut events) = (Clock::system(), hold.events());
+    let end = hold.safe_until() + TTL;
+    while clock.now() < end {
+        hold.progress();
+        clock.until(clock.now() + Duration::from_millis(50)).await;
+    }
+    assert!(hold.ensure().is_ok());
+    assert_eq!(soon("the loss", hold.lost()).await, Loss::NoProgress);
+    assert_eq!(soon("an event", events.next()).await, Some(Event::Jeopardy));
+}
+
+#[tokio::test]
+async fn sessions_live_by_being_used_and_reservations_by_decisions() {
+    let (_directory, _server, client) = house().await;
+    let class = |name: &str, renew: v1::RenewPolicy| {
+        let class = v1::Class { name: name.into(), ttl_ms: 1_500, renew: renew.into(), ..Default::default() };
+        client.set_class(v1::SetClassRequest { class: Some(class) })
+    };
+    class("visit", v1::RenewPolicy::Activity).await.unwrap();
+    class("booking", v1::RenewPolicy::Explicit).await.unwrap();
+    let visit = client.lease("cart/1").class("visit").acquire().await.unwrap();
+    let booking = client.lease("gpu/1").class("booking").acquire().await.unwrap();
+    let clock = Clock::system();
+    let end = clock.now() + TTL * 2;
+    while clock.now() < end {
+        visit.touch();
+        booking.renew().await.unwrap();
+        clock.until(clock.now() + Duration::from_millis(100)).await;
+    }
+    assert!(visit.ensure().is_ok() && booking.ensure().is_ok());
+    assert_eq!(soon("the end of the visit", visit.lost()).await, Loss::TimeOver);
+    assert_eq!(soon("the end of the booking", booking.lost()).await, Loss::TimeOver);
+    assert!(matches!(booking.renew().await, Err(Error::Lost(Loss::TimeOver))));
+    let long = client.lease("gpu/2").class("booking").acquire().await.unwrap();
+    assert_eq!(long.renew_for(LONG).await.unwrap(), LONG);
+    assert!(long.remaining() > LONG / 2);
+}
+
+#[tokio::test]
+async fn an_election_has_one_leader_and_the_next_one_stands_by() {
+    let (_directory, server, client) = house().await;
+    let mut seen = client.election("primary").observe();
+    assert_eq!(soon("nobody", seen.next()).await.unwrap(), None);
+    let first = client.election("primary").ttl(TTL).holder("ann").campaign().await.unwrap();
+    let leader = soon("ann", seen.next()).await.unwrap().unwrap();
+    assert_eq!((leader.holder.as_str(), leader.fence), ("ann", first.fence()));
+    let other = server.client().await;
+    let second = tokio::spawn(async move {
+        let election = other.election("primary").ttl(TTL).holder("bob");
+        let terms = Arc::new(AtomicU64::new(0));
+        election
+            .lead(async move |held| match terms.fetch_add(1, Ordering::SeqCst) {
+                0 => std::future::pending().await,
+                _ => held.fence(),
+            })
+            .await
+    });
+    until(&client, "primary", |shown| shown.waiting == 1).await;
+    first.release().await.unwrap();
+    let leader = soon("bob", async {
+        loop {
+            if let Some(leader) = seen.next().await.unwrap() {
+                return leader;
+            }
+        }
+    })
+    .await;
+    assert_eq!(leader.holder, "bob");
+    // Whoever is thrown out stands again by itself.
+    client.revoke(v1::RevokeRequest { now: true, ..support::revoke(leader.lease, "op", "test") }).await.unwrap();
+    let again = soon("the second time", second).await.unwrap().unwrap();
+    assert!(again > leader.fence);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_stopped_when_the_server_was_away() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let revision = client.status(v1::StatusRequest {}).await.unwrap().revision;
+    let mut watch = client.watch("db/").after(v1::Cursor { revision, n: u32::MAX });
+    let put = |client: Client, n: u64| async move {
+        let hold = client.lease(format!("db/{n}")).ttl(LONG).acquire().await.unwrap();
+        hold.leave();
+    };
+    put(client.clone(), 0).await;
+    let mut seen = Vec::new();
+    let mut server = Some(server);
+    for n in 0..4 {
+        while seen.len() <= n {
+            let reply = soon("an event", watch.next()).await.unwrap();
+            seen.extend(reply.events.into_iter().filter(|event| event.kind == "seated").map(|event| event.resource));
+        }
+        drop(server.take());
+        server = Some(Server::start_at(directory.path(), &addr));
+        put(Client::connect(&addr).await.unwrap(), n as u64 + 1).await;
+    }
+    assert_eq!(seen, ["db/0", "db/1", "db/2", "db/3"]);
+}
