@@ -38,9 +38,12 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use problem::{NotRead, Problem};
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_api::v1;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -68,10 +71,18 @@ impl Stop {
     }
 
     /// Returns when the server stops.
-    async fn comes(stop: &Self) {
-        let mut end = stop.0.clone();
+    async fn comes(&self) {
+        let mut end = self.0.clone();
         // Whoever would have said it is gone: that is a stop, too.
         let _ = end.wait_for(Option::is_some).await;
+    }
+}
+
+/// Returns after so long; without a time, never.
+async fn after_ms(ms: Option<u64>) {
+    match ms {
+        Some(ms) => sleep(Duration::from_millis(ms)).await,
+        None => pending().await,
     }
 }
 
