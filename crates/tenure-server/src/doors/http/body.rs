@@ -6,7 +6,7 @@ use crate::lessor::Unready;
 use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
 use axum::body::{Bytes as RawBytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -141,9 +141,8 @@ pub(super) struct Keyed(pub(super) Vec<u8>);
 impl<S: Send + Sync> FromRequestParts<S> for Keyed {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let OriginalUri(uri) = OriginalUri::from_request_parts(parts, state).await.expect("every request has one");
-        let key = uri.path().strip_prefix(super::keys::PATH).unwrap_or_default();
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let key = parts.uri.path().strip_prefix(super::keys::PATH).unwrap_or_default();
         Ok(Self(percent_encoding::percent_decode_str(key).collect()))
     }
 }
