@@ -8,7 +8,8 @@ use axum::extract::State;
 use serde::Deserialize;
 use tenure_api::json::{Bytes, Id, unhex};
 use tenure_api::v1::delete_request::Which;
-use tenure_api::{BadRequest, Code, v1};
+use tenure_api::{BadRequest, Code, failure, read_key, v1};
+use tenure_core::Refusal;
 use utoipa::{IntoParams, ToSchema};
 
 /// What stands before a key in a path.
@@ -60,12 +61,7 @@ pub(super) async fn get(
     let reply = door.desk.get_key(&request).await?;
     match reply.item {
         Some(_) => Ok(Json(reply)),
-        None => Err(Problem::from(v1::Failure {
-            code: Code::NoKey.text().into(),
-            message: format!("there is no key {}", String::from_utf8_lossy(&request.key)),
-            key: request.key,
-            ..v1::Failure::default()
-        })),
+        None => Err(failure(&Refusal::NoKey { key: read_key(&request.key)? }).into()),
     }
 }
 
