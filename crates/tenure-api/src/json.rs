@@ -196,18 +196,8 @@ pub fn read_cursor(text: &str) -> Option<v1::Cursor> {
 }
 
 /// Labels, none of them twice.
-pub(crate) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     deserializer.deserialize_map(OnceEach)
-}
-
-/// Labels in a request, none of them twice.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Labels(pub BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        labels(deserializer).map(Self)
-    }
 }
 
 /// Something that is an object and nothing else: serde alone would take a list of its fields, too.
