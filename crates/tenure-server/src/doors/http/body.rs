@@ -1,6 +1,6 @@
 //! Reading requests: a body, the part after `?`, a name in the path. Each is read whole or refused as a problem.
 
-use super::Door;
+use super::HttpDoor;
 use super::problem::Problem;
 use crate::lessor::Unready;
 use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
@@ -19,10 +19,10 @@ use utoipa::IntoParams;
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Door> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<HttpDoor> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, door: &Door) -> Result<Self, Problem> {
+    async fn from_request(request: Request, door: &HttpDoor) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             let detail = "a write needs the header `content-type: application/json`; nothing was changed";
             return Err(Problem::new(Code::BadContentType, detail));
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned> FromRequest<Door> for Body<T> {
 }
 
 /// Reads a body that is not too large, not for too long, and not beside too many others.
-async fn read(request: Request, door: &Door) -> Result<RawBytes, Problem> {
+async fn read(request: Request, door: &HttpDoor) -> Result<RawBytes, Problem> {
     let size = request.body().size_hint();
     if size.lower() > REQUEST_BYTES_MAX as u64 {
         return Err(too_large());

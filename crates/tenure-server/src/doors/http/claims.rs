@@ -3,7 +3,7 @@
 use super::body::{Asked, Body};
 use super::poll;
 use super::problem::{NotDone, NotRead, Problem};
-use super::{Answer, Door};
+use super::{Answer, HttpDoor};
 use crate::listen::Peer;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -188,7 +188,7 @@ impl Acquired {
     NotDone,
 ))]
 pub(super) async fn acquire(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Extension(peer): Extension<Peer>,
     Body(body): Body<AcquireBody>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
@@ -217,7 +217,7 @@ pub(super) fn acquired(tell: Tell) -> v1::AcquireReply {
     NotDone,
 ))]
 pub(super) async fn renew(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::RenewHandleRequest>,
 ) -> Answer<v1::RenewHandleReply> {
     ordered!(door, RenewHandle(body))
@@ -229,7 +229,7 @@ pub(super) async fn renew(
     NotDone,
 ))]
 pub(super) async fn release(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::ReleaseRequest>,
 ) -> Answer<v1::ReleaseReply> {
     ordered!(door, Release(body))
@@ -240,7 +240,10 @@ pub(super) async fn release(
     (status = 200, description = "Left.", body = v1::CancelReply),
     NotDone,
 ))]
-pub(super) async fn cancel(State(door): State<Door>, Body(body): Body<v1::CancelRequest>) -> Answer<v1::CancelReply> {
+pub(super) async fn cancel(
+    State(door): State<HttpDoor>,
+    Body(body): Body<v1::CancelRequest>,
+) -> Answer<v1::CancelReply> {
     ordered!(door, Cancel(body))
 }
 
@@ -250,7 +253,7 @@ pub(super) async fn cancel(State(door): State<Door>, Body(body): Body<v1::Cancel
     NotDone,
 ))]
 pub(super) async fn break_claims(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::BreakRequest>,
 ) -> Answer<v1::BreakReply> {
     ordered!(door, BreakClaims(body))
@@ -263,7 +266,7 @@ pub(super) async fn break_claims(
     NotDone,
 ))]
 pub(super) async fn transfer(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::TransferRequest>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
     let reply = acquired(door.desk.order(Ask::Transfer(body)).await?);
@@ -284,6 +287,6 @@ pub(super) struct OfHandle {
     (status = 200, description = "It does.", body = v1::VerifyReply),
     NotRead,
 ))]
-pub(super) async fn verify(State(door): State<Door>, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
+pub(super) async fn verify(State(door): State<HttpDoor>, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
     Ok(Json(door.desk.verify(&v1::VerifyRequest { handle: asked.handle }).await?))
 }

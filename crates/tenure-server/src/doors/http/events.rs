@@ -3,7 +3,7 @@
 
 use super::body::{Asked, bad_query, is_text};
 use super::problem::{NotRead, Problem};
-use super::{Answer, Door, after_ms};
+use super::{Answer, HttpDoor, after_ms};
 use crate::doors::watch;
 use crate::limits::WATCH_PULSE;
 use axum::Json;
@@ -43,7 +43,7 @@ pub(super) struct WhichPast {
     (status = 200, description = "A page of events.", body = v1::HistoryReply),
     NotRead,
 ))]
-pub(super) async fn history(State(door): State<Door>, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
+pub(super) async fn history(State(door): State<HttpDoor>, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
     let request = v1::HistoryRequest {
         before: place(&asked.before, "before")?,
         resource: asked.resource,
@@ -102,7 +102,7 @@ impl WatchQuery {
     NotRead,
 ))]
 pub(super) async fn watch(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

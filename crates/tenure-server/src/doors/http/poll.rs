@@ -3,7 +3,7 @@
 
 use super::claims::acquired;
 use super::problem::Problem;
-use super::{Door, after_ms};
+use super::{HttpDoor, after_ms};
 use crate::doors::desk::Desk;
 use crate::doors::seat;
 use crate::lessor::Unready;
@@ -92,7 +92,7 @@ enum Ended {
 
 /// Acquires, in line if need be. Says whether it has waited.
 pub(super) async fn acquire(
-    door: &Door,
+    door: &HttpDoor,
     mut message: v1::AcquireRequest,
     patience: Patience,
 ) -> Result<(v1::AcquireReply, bool), Problem> {
