@@ -16,8 +16,7 @@ use futures::stream::BoxStream;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::fmt::Write;
-use tenure_api::json::{read_cursor, write_cursor};
-use tenure_api::v1;
+use tenure_api::{read_cursor, v1, write_cursor};
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
