@@ -1,10 +1,10 @@
 //! The load on the HTTP door: plain HTTP/1.1 over connections that stay open, as most clients have them.
 
+use crate::claims::{Claim, Claims};
 use crate::measure::{Figures, Tally, figures};
 use crate::server::Server;
-use crate::tenure_load::{run, start};
+use crate::tenure_load::start;
 use crate::{Args, Failure};
-use futures::future::try_join_all;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -16,15 +16,23 @@ const WATCHERS: usize = 1000;
 /// Changes that all of them are told, one after the other.
 const CHANGES: usize = 50;
 
-struct Line(BufReader<TcpStream>);
+pub(crate) struct Line(BufReader<TcpStream>);
 
-impl Line {
+impl Claims for Line {
     async fn open(server: &Server) -> Result<Self, Failure> {
         let stream = TcpStream::connect(server.addr.trim_start_matches("http://")).await?;
         stream.set_nodelay(true)?;
         Ok(Self(BufReader::new(stream)))
     }
 
+    async fn claim(&mut self, claim: Claim) -> Result<(), Failure> {
+        let Claim { resource, holder, ttl_ms } = claim;
+        let body = format!(r#"{{"resource":"{resource}","holder":"{holder}","ttl_ms":{ttl_ms}}}"#);
+        self.ask("POST", "/v1/acquire", &body).await
+    }
+}
+
+impl Line {
     async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<(), Failure> {
         let length = body.len();
         let request = format!(
@@ -60,35 +68,6 @@ impl Line {
     }
 }
 
-/// Each client claims one new resource after the other.
-pub(crate) async fn acquire(args: &Args) -> Result<Figures, Failure> {
-    let server = start(args).await?;
-    let time = args.time();
-    let clients = (0..args.clients).map(|number| {
-        let server = &server;
-        async move {
-            let mut line = Line::open(server).await?;
-            let client = async move {
-                let mut tally = Tally::default();
-                let start = Instant::now();
-                for n in 0.. {
-                    let body =
-                        format!(r#"{{"resource":"bench/{number}/{n}","holder":"bench-{number}","ttl_ms":60000}}"#);
-                    let sent = Instant::now();
-                    line.ask("POST", "/v1/acquire", &body).await?;
-                    tally.add(sent, 1);
-                    if start.elapsed() > time {
-                        break;
-                    }
-                }
-                Ok::<Tally, Failure>(tally)
-            };
-            tokio::spawn(client).await?
-        }
-    });
-    run(clients).await
-}
-
 /// How long after it was asked for a change reaches each of many watchers: the acknowledgement of the disk included.
 pub(crate) async fn watch(args: &Args) -> Result<Figures, Failure> {
     let server = start(args).await?;
@@ -114,46 +93,13 @@ pub(crate) async fn watch(args: &Args) -> Result<Figures, Failure> {
     let mut tally = Tally::default();
     let start = Instant::now();
     for n in 0..CHANGES {
-        let body = format!(r#"{{"resource":"bench/{n}","holder":"bench","ttl_ms":60000}}"#);
         let sent = Instant::now();
-        writer.ask("POST", "/v1/acquire", &body).await?;
+        writer.claim(Claim { resource: format!("bench/{n}"), holder: "bench".into(), ttl_ms: 60_000 }).await?;
         for _ in 0..WATCHERS {
             let at = tokio::time::timeout(Duration::from_secs(20), told.recv()).await?.ok_or("no watcher is left")?;
             tally.add_latency(at - sent);
         }
     }
     watchers.iter().for_each(tokio::task::JoinHandle::abort);
-    Ok(figures(vec![tally], start.elapsed()))
-}
-
-/// How long `tenure ls` takes with many leases, as a process that starts, asks, prints and ends.
-pub(crate) async fn ls(args: &Args) -> Result<Figures, Failure> {
-    const LEASES: usize = 10_000;
-    const CALLS: usize = 10;
-    let server = start(args).await?;
-    let lines = (0..args.clients).map(|number| {
-        let server = &server;
-        async move {
-            let mut line = Line::open(server).await?;
-            for n in (number..LEASES).step_by(args.clients) {
-                let body = format!(r#"{{"resource":"bench/{n:05}","holder":"bench-{number}","ttl_ms":600000}}"#);
-                line.ask("POST", "/v1/acquire", &body).await?;
-            }
-            Ok::<(), Failure>(())
-        }
-    });
-    try_join_all(lines).await?;
-    let mut tally = Tally::default();
-    let start = Instant::now();
-    for _ in 0..CALLS {
-        let mut command = tokio::process::Command::new(&args.binary);
-        let begun = Instant::now();
-        let listed = command.arg("ls").env("TENURE_ADDR", &server.addr).output().await?;
-        tally.add(begun, 1);
-        let rows = listed.stdout.iter().filter(|byte| **byte == b'\n').count();
-        if rows < LEASES {
-            return Err(format!("ls printed {rows} lines").into());
-        }
-    }
     Ok(figures(vec![tally], start.elapsed()))
 }

@@ -2,17 +2,21 @@
 //! acknowledgement has been synced to disk. Prints the medians of a few runs.
 #![allow(clippy::disallowed_methods, reason = "measuring time is what this program is for")]
 
+mod claims;
 mod etcd;
 mod http_load;
+mod listing;
 mod measure;
 mod server;
 mod tenure_load;
 
 use clap::Parser;
 use comfy_table::{Table, presets};
+use http_load::Line;
 use measure::{Figures, median};
 use std::path::PathBuf;
 use std::time::Duration;
+use tenure::Conversation;
 
 /// Measures grants and renewals.
 #[derive(Debug, Parser)]
@@ -75,12 +79,12 @@ async fn main() -> Result<(), Failure> {
         let mut runs = Vec::new();
         for _ in 0..args.runs {
             let figures = match name {
-                "tenure acquire, stream" => tenure_load::acquire(&args).await?,
+                "tenure acquire, stream" => claims::acquire::<Conversation>(&args).await?,
                 "tenure renew, one by one" => tenure_load::renew_singly(&args).await?,
                 "tenure renew, batches" => tenure_load::renew_in_batches(&args).await?,
-                "tenure acquire, HTTP" => http_load::acquire(&args).await?,
+                "tenure acquire, HTTP" => claims::acquire::<Line>(&args).await?,
                 "a change to 1,000 HTTP watchers" => http_load::watch(&args).await?,
-                "tenure ls of 10,000 leases" => http_load::ls(&args).await?,
+                "tenure ls of 10,000 leases" => listing::ls(&args).await?,
                 _ => match etcd::grant(&args).await? {
                     Some(figures) => figures,
                     None => break,

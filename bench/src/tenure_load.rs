@@ -1,5 +1,6 @@
 //! The load on a Tenure server.
 
+use crate::claims::{Claim, Claims};
 use crate::measure::{Figures, Tally, figures};
 use crate::server::Server;
 use crate::{Args, Failure};
@@ -16,51 +17,26 @@ pub(crate) async fn start(args: &Args) -> Result<Server, Failure> {
     .await
 }
 
-async fn converse(server: &Server) -> Result<Conversation, Failure> {
-    Ok(Client::connect(&server.addr).await?.converse().await?)
-}
+impl Claims for Conversation {
+    async fn open(server: &Server) -> Result<Self, Failure> {
+        Ok(Client::connect(&server.addr).await?.converse().await?)
+    }
 
-fn acquire_request(number: usize, n: u64) -> v1::Request {
-    let grant = v1::GrantRequest {
-        lease: rand::random::<u64>() >> 1,
-        holder: format!("bench-{number}"),
-        ttl_ms: 60_000,
-        request: n,
-        ..Default::default()
-    };
-    let resource = format!("bench/{number}/{n}");
-    let acquire = v1::AcquireRequest { resource, grant: Some(grant), ..Default::default() };
-    v1::Request { id: n, body: Some(Ask::Acquire(acquire)) }
-}
-
-/// Each client claims one new resource after the other.
-pub(crate) async fn acquire(args: &Args) -> Result<Figures, Failure> {
-    let server = start(args).await?;
-    let time = args.time();
-    let clients = (0..args.clients).map(|number| {
-        let server = &server;
-        async move {
-            let mut stream = converse(server).await?;
-            let client = async move {
-                let mut tally = Tally::default();
-                let start = Instant::now();
-                for n in 0.. {
-                    let sent = Instant::now();
-                    stream.send(acquire_request(number, n)).await?;
-                    match stream.next().await?.body {
-                        Some(Tell::Acquire(_)) => tally.add(sent, 1),
-                        other => return Err(format!("an acquire was answered {other:?}").into()),
-                    }
-                    if start.elapsed() > time {
-                        break;
-                    }
-                }
-                Ok::<Tally, Failure>(tally)
-            };
-            tokio::spawn(client).await?
+    async fn claim(&mut self, claim: Claim) -> Result<(), Failure> {
+        let grant = v1::GrantRequest {
+            lease: rand::random::<u64>() >> 1,
+            holder: claim.holder,
+            ttl_ms: claim.ttl_ms.into(),
+            request: 1,
+            ..Default::default()
+        };
+        let acquire = v1::AcquireRequest { resource: claim.resource, grant: Some(grant), ..Default::default() };
+        self.send(v1::Request { id: 1, body: Some(Ask::Acquire(acquire)) }).await?;
+        match self.next().await?.body {
+            Some(Tell::Acquire(_)) => Ok(()),
+            other => Err(format!("an acquire was answered {other:?}").into()),
         }
-    });
-    run(clients).await
+    }
 }
 
 pub(crate) async fn run(
@@ -73,7 +49,7 @@ pub(crate) async fn run(
 
 /// Grants so many leases, in big steps.
 async fn grant_all(server: &Server, count: usize) -> Result<Vec<u64>, Failure> {
-    let mut stream = converse(server).await?;
+    let mut stream = Conversation::open(server).await?;
     let leases: Vec<u64> = (0..count).map(|_| (rand::random::<u64>() >> 1).max(1)).collect();
     for some in leases.chunks(500) {
         for lease in some {
@@ -95,7 +71,7 @@ async fn grant_all(server: &Server, count: usize) -> Result<Vec<u64>, Failure> {
 
 /// Each client renews its own leases, `batch` at a time, with `ahead` requests in flight.
 async fn renew(server: &Server, leases: &[u64], batch: usize, ahead: usize, time: Duration) -> Result<Tally, Failure> {
-    let mut stream = converse(server).await?;
+    let mut stream = Conversation::open(server).await?;
     let leases = leases.to_vec();
     let client = async move {
         let mut tally = Tally::default();

@@ -171,43 +171,17 @@ pub(crate) mod hex_text {
 }
 
 pub(crate) mod cursor {
-    use super::{Serialize, Serializer, v1, write_cursor};
+    use super::{Serialize, Serializer, v1};
+    use crate::write_cursor;
 
     pub(crate) fn serialize<S: Serializer>(at: &Option<v1::Cursor>, serializer: S) -> Result<S::Ok, S::Error> {
         at.as_ref().map(write_cursor).serialize(serializer)
     }
 }
 
-/// A place among the events: `REVISION.N`.
-pub fn write_cursor(at: &v1::Cursor) -> String {
-    format!("{}.{}", at.revision, at.n)
-}
-
-/// Reads `REVISION.N`. A revision alone is the place after all its events.
-pub fn read_cursor(text: &str) -> Option<v1::Cursor> {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (revision, n) = match text.split_once('.') {
-        Some((revision, n)) if is_number(n) => (revision, n.parse().ok()?),
-        Some(_) => return None,
-        None => (text, u32::MAX),
-    };
-    is_number(revision).then_some(())?;
-    Some(v1::Cursor { revision: revision.parse().ok()?, n })
-}
-
 /// Labels, none of them twice.
-pub(crate) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     deserializer.deserialize_map(OnceEach)
-}
-
-/// Labels in a request, none of them twice.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Labels(pub BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        labels(deserializer).map(Self)
-    }
 }
 
 /// Something that is an object and nothing else: serde alone would take a list of its fields, too.
@@ -376,17 +350,6 @@ mod tests {
         assert_eq!(Bytes::of(&[0xff, 0x00]), Bytes::Hex(Hex { hex: "ff00".into() }));
         for bad in ["0", "0g", "ä", "+1"] {
             assert_eq!(unhex(bad), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_place_among_the_events_is_two_numbers() {
-        let at = |revision, n| Some(v1::Cursor { revision, n });
-        assert_eq!(read_cursor("12.3"), at(12, 3));
-        assert_eq!(read_cursor("12"), at(12, u32::MAX));
-        assert_eq!(read_cursor(&write_cursor(&v1::Cursor { revision: 7, n: u32::MAX })), at(7, u32::MAX));
-        for bad in ["", ".", "1.", ".1", "1.2.3", "+1.2", "-1", "1.4294967296", "18446744073709551616"] {
-            assert_eq!(read_cursor(bad), None, "{bad:?}");
         }
     }
 }

@@ -21,6 +21,16 @@ const FAILED: u8 = 1;
 const UNCHANGED: &str = "nothing was changed";
 const NOT_KNOWN: &str = "whether it was done is not known";
 
+/// Every exit code and what it means, for whoever describes them.
+pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "done; for verify: the handle is valid"),
+    (FAILED, "the answer is no, or something failed; for verify: the handle is not valid"),
+    (USAGE, "what was typed cannot be right: a flag, a name, a TTL, a handle, a lease id, an address"),
+    (UNREACHABLE, "no server answers, it cannot answer now, or whether it was done is not known"),
+    (HELD, "somebody else holds it, or it did not become free within --wait"),
+    (INTERRUPTED, "a wait was given up with Ctrl-C"),
+];
+
 /// What a person is told, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {

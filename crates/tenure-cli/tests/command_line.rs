@@ -46,6 +46,9 @@ fn what_cannot_be_read_is_told_like_every_other_no() {
         let first = words.lines().next().unwrap();
         assert!(first.starts_with("tenure: ") && first.ends_with("; nothing was changed"), "{words}");
     }
+    let nowhere = run(&["ping", "--addr", "127.0.0.1:99999"]);
+    assert_eq!(nowhere.status.code(), Some(2), "{}", text(&nowhere.stderr));
+    assert!(text(&nowhere.stderr).contains("--addr http://"), "{}", text(&nowhere.stderr));
     let bare = run(&[]);
     assert!(text(&bare.stderr).contains("Everyday:"), "{}", text(&bare.stderr));
     let encrypted = run(&["ping", "--addr", "https://127.0.0.1:1"]);

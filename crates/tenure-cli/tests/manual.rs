@@ -70,7 +70,32 @@ fn every_command_has_a_page_that_formats_without_complaint() {
     }
     let page = text(&tenure(&["man"]).stdout);
     assert!(page.contains(".TH tenure 1") && page.contains("tenure\\-acquire(1)"), "{page}");
+    let exit_codes = &page[page.find(".SH \"EXIT STATUS\"").unwrap()..];
+    let written = std::fs::read_to_string(directory.path().join("tenure.1")).unwrap();
+    assert!(written.ends_with(exit_codes), "{written}");
     let nowhere = Command::new(binary()).args(["man", "--dir", "/no/such/place"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(text(&nowhere.stderr).contains("Make the directory"), "{}", text(&nowhere.stderr));
+}
+
+#[test]
+fn the_manual_and_the_readme_have_the_same_exit_codes() {
+    let readme = include_str!("../../../README.md");
+    let (_, section) = readme.split_once("## Exit codes").unwrap();
+    let rows = section.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let mut rows: Vec<String> = rows.take_while(|line| line.starts_with('|')).map(|row| row.replace('`', "")).collect();
+    let page = text(&tenure(&["man"]).stdout).replace("\\-", "-");
+    let (_, status) = page.split_once(".SH \"EXIT STATUS\"\n").unwrap();
+    let mut told: Vec<String> = status
+        .split(".TP\n")
+        .skip(1)
+        .map(|told| {
+            let (code, means) = told.trim_end().split_once('\n').unwrap();
+            format!("| {} | {means} |", code.trim_start_matches("\\fB").trim_end_matches("\\fR"))
+        })
+        .collect();
+    rows.sort();
+    told.sort();
+    assert_eq!(told, rows);
+    assert!(told.len() >= 6, "{told:?}");
 }

@@ -160,9 +160,23 @@ struct Reign {
     /// When the loop last woke, and whether it then found that it had slept much too long.
     awake: Duration,
     stalled: bool,
-    /// How much of the dropped time was told of.
-    told: Duration,
+    told: Told,
     metrics: Metrics,
+}
+
+/// How much of the dropped time was told of. The fractions of a millisecond that come after a stall are not news.
+#[derive(Default)]
+struct Told {
+    total_ms: u64,
+}
+
+impl Told {
+    fn news(&mut self, dropped: Duration) -> Option<u64> {
+        let total_ms = u64::try_from(dropped.as_millis()).unwrap_or(u64::MAX);
+        let more_ms = total_ms.checked_sub(self.total_ms).filter(|ms| *ms > 0)?;
+        self.total_ms = total_ms;
+        Some(more_ms)
+    }
 }
 
 impl Lessor {
@@ -236,7 +250,7 @@ impl Lessor {
             in_flight: FuturesUnordered::new(),
             awake: at,
             stalled: false,
-            told: Duration::ZERO,
+            told: Told::default(),
             metrics: self.metrics.clone(),
         }
     }
@@ -390,12 +404,9 @@ impl Reign {
 
     /// Says that time was dropped: it needs a stall of half a second, so it is not said often.
     fn tell_of_stalls(&mut self) {
-        let dropped = self.time.dropped();
-        if dropped > self.told {
-            let [dropped_ms, total_ms] =
-                [dropped - self.told, dropped].map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        if let Some(dropped_ms) = self.told.news(self.time.dropped()) {
+            let total_ms = self.told.total_ms;
             tracing::warn!(dropped_ms, total_ms, "a stall: service time was dropped, and leases end later by so much");
-            self.told = dropped;
         }
     }
 
@@ -462,6 +473,13 @@ mod tests {
         let batch = Batch::drain((&mut upkeep, None), (&mut wishes, None));
         assert_eq!(batch.renewals, ENTRY_RENEWALS_MAX);
         assert_eq!(upkeep.len(), 40 - ENTRY_RENEWALS_MAX / 4_096);
+    }
+
+    #[test]
+    fn a_stall_is_told_of_once() {
+        let mut told = Told::default();
+        let news = [0, 900, 1_500_400, 1_500_999, 1_501_000, 1_501_000].map(|us| told.news(Duration::from_micros(us)));
+        assert_eq!(news, [None, None, Some(1_500), None, Some(1), None]);
     }
 
     #[test]

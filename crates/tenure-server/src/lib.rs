@@ -22,6 +22,7 @@ pub use clock::{Clock, SystemClock};
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
+pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, TICK};
 pub use lock::{InUse, Lock};
 pub use node::{Environment, Node, Opened, Status};
 pub use serve::{ServeError, Served, Settings, serve};

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) const STEP_MAX: Duration = Duration::from_millis(500);
 
 /// The tick while any lease lives. It bounds how late an expiry is when nothing else happens.
-pub(crate) const TICK: Duration = Duration::from_millis(200);
+pub const TICK: Duration = Duration::from_millis(200);
 
 /// After a stall the first entry waits so long for renewals that lie unread in sockets. The timer goes through the same
 /// driver as the sockets, so when it fires every ready connection has been looked at.
@@ -53,10 +53,10 @@ pub(crate) const STREAM_ANSWERS_MAX: usize = 64;
 pub(crate) const CONNECTION_STREAMS_MAX: u32 = 256;
 
 /// Connections open at once, unless the process may open fewer files.
-pub(crate) const CONNECTIONS_MAX: usize = 16_384;
+pub const CONNECTIONS_MAX: usize = 16_384;
 
 /// Files that connections leave free for the log, the snapshots and the data directory.
-pub(crate) const FILES_RESERVED: usize = 128;
+pub const FILES_RESERVED: usize = 128;
 
 /// A pause after an accept that failed, so that a lack of files does not become a lack of processor too.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -77,6 +77,7 @@ async fn what_leases_go_through_is_counted() {
     for n in 1..=3 {
         node.order(grant(n, 10_000)).await.unwrap().unwrap();
     }
+    // Simulated time, here and in `left`: it goes on when everybody waits, and nobody does in earnest.
     tokio::time::sleep(Duration::from_millis(6_500)).await;
     node.order(renew(&[1, 99])).await.unwrap().unwrap();
     node.order(Command::ReleaseLease(ReleaseLease { lease: lease(2) })).await.unwrap().unwrap();

@@ -1,7 +1,8 @@
 //! What can be typed to look at things.
 
-use super::value::{After, after};
+use super::value::after;
 use clap::Args;
+use tenure::v1;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -43,7 +44,7 @@ pub(crate) struct Watch {
     pub(crate) prefixes: Vec<String>,
     /// Go on after this place, as a watch or a history printed it: 12 or 12.0. From now on, if it is not said.
     #[arg(long, value_parser = after, value_name = "REVISION")]
-    pub(crate) after: Option<After>,
+    pub(crate) after: Option<v1::Cursor>,
 }
 
 #[derive(Debug, Args)]

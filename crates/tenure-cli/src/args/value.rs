@@ -1,6 +1,7 @@
 //! The values that are typed: durations, lease ids, labels, slots, places in the stream of events.
 
 use std::time::Duration;
+use tenure::v1;
 
 /// A duration as people write it, for example 500ms, 15s, 5m, 2h or 1d12h.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -50,19 +51,9 @@ pub(super) fn slots(text: &str) -> Result<Slots, String> {
 }
 
 /// A place in the stream of events, as `tenure watch` and `tenure history` print it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct After {
-    pub(crate) revision: u64,
-    pub(crate) n: u32,
-}
-
-pub(super) fn after(text: &str) -> Result<After, String> {
-    let (revision, n) = match text.split_once('.') {
-        None => (text.parse().ok(), Some(u32::MAX)),
-        Some((revision, n)) => (revision.parse().ok(), n.parse().ok()),
-    };
-    let after = revision.zip(n).map(|(revision, n)| After { revision, n });
-    after.ok_or_else(|| format!("{text:?} is not a place to go on after: write a revision such as 12, or 12.0"))
+pub(super) fn after(text: &str) -> Result<v1::Cursor, String> {
+    let bad = || format!("{text:?} is not a place to go on after: write a revision such as 12, or 12.0");
+    tenure_api::read_cursor(text).ok_or_else(bad)
 }
 
 #[cfg(test)]
@@ -73,8 +64,8 @@ mod tests {
     fn values_are_read_as_they_are_printed() {
         assert_eq!(slots("2"), Ok(Slots { units: 2, capacity: None }));
         assert_eq!(slots("2/8"), Ok(Slots { units: 2, capacity: Some(8) }));
-        assert_eq!(after("12"), Ok(After { revision: 12, n: u32::MAX }));
-        assert_eq!(after("12.3"), Ok(After { revision: 12, n: 3 }));
+        assert_eq!(after("12"), Ok(v1::Cursor { revision: 12, n: u32::MAX }));
+        assert_eq!(after("12.3"), Ok(v1::Cursor { revision: 12, n: 3 }));
         assert_eq!(lease("00000000000000ff"), Ok(255));
         for (text, seconds) in [("15s", 15), ("2h", 7_200), ("1d", 86_400), ("1d12h", 129_600), ("30d", 2_592_000)] {
             assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
@@ -91,9 +82,7 @@ mod tests {
         for text in ["", "d", "xd", "-1d", "1d-1h", "0d", "99999999999999999999d", "soon", "-1s"] {
             assert!(duration(text).unwrap_err().contains("1d12h"), "{text}");
         }
-        for text in ["", "x", "1.", ".1", "-1"] {
-            assert!(after(text).is_err(), "{text}");
-        }
+        assert!(after("1.").unwrap_err().contains("12.0"));
         for text in ["", "0", "xyz", "ffffffffffffffff", "10000000000000000"] {
             assert!(lease(text).unwrap_err().contains("tenure lease ls"), "{text}");
         }

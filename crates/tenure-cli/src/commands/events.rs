@@ -9,6 +9,7 @@ use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
 use tenure::{Error, v1};
+use tenure_api::write_cursor;
 
 /// Events asked for in one page of a history.
 const PAGE: u32 = 1000;
@@ -122,7 +123,7 @@ impl Event {
 
     /// The place to go on after.
     fn place(&self) -> String {
-        format!("{}.{}", self.revision, self.n)
+        write_cursor(&v1::Cursor { revision: self.revision, n: self.n })
     }
 }
 
@@ -208,9 +209,8 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
     let stopped = stop_signal()
         .map_err(|error| Failure::before(what, &error.to_string(), "Look with `tenure history` instead."))?;
     let client = caller.connect(what).await?;
-    let after = args.after.map(|after| v1::Cursor { revision: after.revision, n: after.n });
     let prefix = args.prefixes.join(" ");
-    let request = v1::WatchRequest { prefixes: args.prefixes, after, ..v1::WatchRequest::default() };
+    let request = v1::WatchRequest { prefixes: args.prefixes, after: args.after, ..v1::WatchRequest::default() };
     let mut replies = client.watch_stream(request).await.map_err(|error| Failure::of(what, &error))?;
     let mut at: Option<v1::Cursor> = None;
     tokio::pin!(stopped);
@@ -233,8 +233,8 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
 /// A watch that was under way says where to go on.
 fn broken(prefix: &str, at: Option<v1::Cursor>, error: &Error) -> Failure {
     match (error, at) {
-        (Error::Broken(why), Some(v1::Cursor { revision, n })) => {
-            let place = if n == u32::MAX { revision.to_string() } else { format!("{revision}.{n}") };
+        (Error::Broken(why), Some(at)) => {
+            let place = write_cursor(&at);
             let space = if prefix.is_empty() { "" } else { " " };
             let next = format!("Go on without a gap: tenure watch{space}{prefix} --after {place}");
             Failure::unreachable("the watch has ended", why, &next)

@@ -10,9 +10,7 @@ use std::time::Duration;
 use tenure::timing::{DRIFT_PERCENT, Timing, WRAPPED_TTL_GOOD, WRAPPED_TTL_MIN};
 use tenure::v1;
 use tenure::v1::request::Body;
-
-/// The server looks for what is due at least so often.
-const TICK_MS: u64 = 200;
+use tenure_server::TICK;
 
 /// Below this a stall of the service can end a lease that its holder was renewing.
 const STALL_PROOF_MS: u64 = 1_500;
@@ -82,7 +80,7 @@ fn explained(args: &Explain) -> Explained {
         retry_ms: ms(timing.retry),
         safe_until_ms: ms(timing.safe_until),
         next_from_ms: ms(next_from),
-        next_by_ms: ms(next_from + args.rtt) + TICK_MS,
+        next_by_ms: ms(next_from + args.rtt + TICK),
         outage_ms: ms(timing.outage_before(timing.safe_until, args.rtt)),
         run: Run {
             outage_ms: ms(timing.outage_before(timing.stop, args.rtt)),

@@ -45,10 +45,9 @@ struct Lease {
 impl Lease {
     fn new(item: v1::Lease) -> Self {
         Self {
+            state: words::state(&item).into(),
             lease: lease_text(item.lease),
             holder: item.holder,
-            // What only stands in line is not held yet.
-            state: if item.holds.is_empty() && !item.waits.is_empty() { "waiting".into() } else { item.state },
             class: item.class,
             ttl_ms: item.ttl_ms,
             remaining_ms: item.remaining_ms,

@@ -42,6 +42,7 @@ pub(crate) use why::why;
 
 use crate::args::Output;
 use crate::failure::Failure;
+use http::uri::Authority;
 use std::time::Duration;
 use tenure::Client;
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,8 +57,25 @@ pub(crate) struct Caller {
 impl Caller {
     /// Connects, or says that nobody answers.
     async fn connect(&self, what: &str) -> Result<Client, Failure> {
+        let next = "Write it like --addr http://127.0.0.1:7420, several with commas, or set TENURE_ADDR.";
+        are_addresses(&self.addr).map_err(|why| Failure::usage(what, &why, next))?;
         Client::connect(&self.addr).await.map_err(|error| Failure::of(what, &error))
     }
+}
+
+/// Whether each of a list could be the address of a server. A port that cannot be would be taken for none.
+fn are_addresses(list: &str) -> Result<(), String> {
+    let is_port =
+        |rest: &str| rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok());
+    let is_address = |text: &str| {
+        let (_, place) = text.split_once("://").unwrap_or(("http", text));
+        let place = place.split(['/', '?', '#']).next().unwrap_or_default();
+        let authority = place.parse::<Authority>().ok();
+        authority.is_some_and(|it| !it.host().is_empty() && place.strip_prefix(it.host()).is_some_and(is_port))
+    };
+    let mut given = list.split(',').map(str::trim).filter(|text| !text.is_empty()).peekable();
+    given.peek().ok_or("no address was given")?;
+    given.find(|text| !is_address(text)).map_or(Ok(()), |text| Err(format!("{text:?} is not an address")))
 }
 
 fn millis(time: Duration) -> i64 {
@@ -84,4 +102,19 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()> + Send> {
             _ = interrupt.recv() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_an_address_is_not_asked() {
+        for good in ["http://127.0.0.1:7420", "localhost:7420", "leases", "http://[::1]:1/", "a:1, http://b:2,"] {
+            assert_eq!(are_addresses(good), Ok(()), "{good}");
+        }
+        for bad in ["", " , ", "http://", "a b", ":7420", "a:99999", "a:x", "a:", "http://[::1", "me@a:1", "a:1,b:c"] {
+            assert!(are_addresses(bad).is_err(), "{bad}");
+        }
+    }
 }

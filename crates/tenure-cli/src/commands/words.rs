@@ -39,6 +39,11 @@ pub(super) const fn policy(policy: v1::RenewPolicy) -> &'static str {
     }
 }
 
+/// How a living lease stands. What only stands in line is not held yet.
+pub(super) fn state(lease: &v1::Lease) -> &str {
+    if lease.holds.is_empty() && !lease.waits.is_empty() { "waiting" } else { &lease.state }
+}
+
 /// How something ended.
 pub(super) fn end(end: &v1::End) -> String {
     match end.how.as_str() {
@@ -83,6 +88,18 @@ mod tests {
         assert_eq!(text("grün".as_bytes()), "grün");
         assert_eq!(text(b"a\x1b[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(text(&[b'a', 0xff]), "a\\xff");
+    }
+
+    #[test]
+    fn who_only_stands_in_line_is_waiting() {
+        let lease = |holds: &[&str], waits: &[&str]| {
+            let [holds, waits] = [holds, waits].map(|names| names.iter().map(ToString::to_string).collect());
+            v1::Lease { state: "overdue".into(), holds, waits, ..v1::Lease::default() }
+        };
+        assert_eq!(state(&lease(&[], &["db"])), "waiting");
+        for held in [lease(&[], &[]), lease(&["a@1"], &[]), lease(&["a@1"], &["db"])] {
+            assert_eq!(state(&held), "overdue", "{held:?}");
+        }
     }
 
     #[test]

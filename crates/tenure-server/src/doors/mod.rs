@@ -28,7 +28,7 @@ fn unready(unready: &Unready) -> Failure {
         }
         Unready::Stopping => (Code::Stopping, "the server is stopping; nothing was changed; ask again".into()),
         Unready::Unknown => {
-            let message = "whether this was done is not known; repeat it with the same ids, or look";
+            let message = "whether it was done is not known; repeat it with the same ids, or look";
             (Code::Unknown, message.into())
         }
     };

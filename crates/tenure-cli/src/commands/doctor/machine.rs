@@ -1,6 +1,7 @@
 //! What the doctor finds of the machine: its clock, and how many files a process may open.
 
 use super::Finding;
+use tenure_server::{CONNECTIONS_MAX, FILES_RESERVED};
 
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -8,7 +9,7 @@ const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current
 const SLOW_SOURCES: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
 
 /// A server takes so many connections, and a few files for itself.
-const FILES_WANTED: u64 = 16_384 + 128;
+const FILES_WANTED: u64 = (CONNECTIONS_MAX + FILES_RESERVED) as u64;
 
 pub(super) fn clock_source() -> Finding {
     judge_clock(std::fs::read_to_string(CLOCK_SOURCE).ok().as_deref().map(str::trim))
@@ -35,9 +36,9 @@ pub(super) fn open_files() -> Finding {
 /// The server raises its own limit as far as the hard one goes.
 fn judge_files(hard: u64) -> Finding {
     let check = "open files";
-    let most = hard.saturating_sub(128);
+    let most = hard.saturating_sub(FILES_RESERVED as u64);
     match hard {
-        FILES_WANTED.. => Finding::ok(check, format!("{hard} at most, enough for 16384 connections")),
+        FILES_WANTED.. => Finding::ok(check, format!("{hard} at most, enough for {CONNECTIONS_MAX} connections")),
         _ => {
             let todo = "Further clients wait: raise it with `ulimit -Hn`, or LimitNOFILE= in the service's unit.";
             Finding::warn(check, format!("{hard} at most, enough for {most} connections"), todo)

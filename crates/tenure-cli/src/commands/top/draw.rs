@@ -1,6 +1,7 @@
 //! Draws the board of `tenure top`. What it draws depends on the board and on the size alone.
 
 use super::board::{Board, left};
+use crate::commands::words;
 use crate::page::Health;
 use crate::print;
 use crate::screen::Bars;
@@ -97,7 +98,7 @@ impl View<'_> {
         Row::new([
             names(&lease.holds),
             Cell::new(lease.holder.clone()),
-            Cell::new(lease.state.clone()),
+            Cell::new(words::state(lease).to_owned()),
             Cell::new(print::span_ms(lease.ttl_ms)),
             Cell::new(bar.trim_start().to_owned()).style(self.style(colour)),
             names(&lease.waits),
@@ -137,7 +138,11 @@ mod tests {
 
     fn board() -> Board {
         let mut board = Board::new("http://127.0.0.1:7420", String::new());
-        let leases = vec![lease(1, "ann", &["jobs/nightly@1"], &[]), lease(6, "bob", &["db@2"], &["jobs/nightly"])];
+        let leases = vec![
+            lease(1, "ann", &["jobs/nightly@1"], &[]),
+            lease(2, "cat", &[], &["jobs/nightly"]),
+            lease(6, "bob", &["db@2"], &["jobs/nightly"]),
+        ];
         board.take(look(1_000, leases));
         board
     }
@@ -146,15 +151,16 @@ mod tests {
     fn a_frame_is_what_people_see() {
         let board = board();
         let view = View { board: &board, bars: Bars::Blocks, colour: true };
-        let mut terminal = Terminal::new(TestBackend::new(90, 8)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(90, 9)).unwrap();
         terminal.draw(|frame| frame.render_widget(&view, frame.area())).unwrap();
-        let frame = text(&view, (90, 8));
+        let frame = text(&view, (90, 9));
         let told = "\
 tenure 0.1.0 at http://127.0.0.1:7420, node 1 leads
-2 leases, 1 waiting
+3 leases, 2 waiting
 
 HOLDS                 HOLDER         STATE     TTL      LEFT                 WAITS FOR
 db@2                  bob            held      10.0s    ████░░░░░░  4.0s     jobs/nightly
+-                     cat            waiting   10.0s    ████████░░  8.0s     jobs/nightly
 jobs/nightly@1        ann            held      10.0s    █████████░  9.0s     -
 
 sorted by left: l n h w   / filters   q quits

@@ -1,12 +1,12 @@
 //! Reading requests: a body, the part after `?`, a name in the path. Each is read whole or refused as a problem.
 
-use super::Door;
+use super::HttpDoor;
 use super::problem::Problem;
 use crate::lessor::Unready;
 use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
 use axum::body::{Bytes as RawBytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
@@ -19,10 +19,10 @@ use utoipa::IntoParams;
 /// A JSON body.
 pub(super) struct Body<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Door> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<HttpDoor> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, door: &Door) -> Result<Self, Problem> {
+    async fn from_request(request: Request, door: &HttpDoor) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             let detail = "a write needs the header `content-type: application/json`; nothing was changed";
             return Err(Problem::new(Code::BadContentType, detail));
@@ -35,7 +35,7 @@ impl<T: DeserializeOwned> FromRequest<Door> for Body<T> {
 }
 
 /// Reads a body that is not too large, not for too long, and not beside too many others.
-async fn read(request: Request, door: &Door) -> Result<RawBytes, Problem> {
+async fn read(request: Request, door: &HttpDoor) -> Result<RawBytes, Problem> {
     let size = request.body().size_hint();
     if size.lower() > REQUEST_BYTES_MAX as u64 {
         return Err(too_large());
@@ -141,9 +141,8 @@ pub(super) struct Keyed(pub(super) Vec<u8>);
 impl<S: Send + Sync> FromRequestParts<S> for Keyed {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let OriginalUri(uri) = OriginalUri::from_request_parts(parts, state).await.expect("every request has one");
-        let key = uri.path().strip_prefix(super::keys::PATH).unwrap_or_default();
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let key = parts.uri.path().strip_prefix(super::keys::PATH).unwrap_or_default();
         Ok(Self(percent_encoding::percent_decode_str(key).collect()))
     }
 }

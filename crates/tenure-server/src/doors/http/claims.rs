@@ -3,13 +3,14 @@
 use super::body::{Asked, Body};
 use super::poll;
 use super::problem::{NotDone, NotRead, Problem};
-use super::{Answer, Door};
+use super::{Answer, HttpDoor};
 use crate::listen::Peer;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
-use tenure_api::json::{Id, Labels, ModeWord};
+use std::collections::BTreeMap;
+use tenure_api::json::{Id, ModeWord};
 use tenure_api::v1;
 use tenure_api::v1::acquire_reply::State as Stands;
 use tenure_api::v1::request::Body as Ask;
@@ -52,8 +53,8 @@ pub(super) struct AcquireBody {
     /// The lease that the new one ends with.
     parent: Option<Id>,
     /// At most 16, for the new lease.
-    #[schema(value_type = std::collections::BTreeMap<String, String>)]
-    labels: Labels,
+    #[serde(deserialize_with = "tenure_api::json::labels")]
+    labels: BTreeMap<String, String>,
     /// What the new lease is for, in a sentence.
     reason: String,
     /// Wait in line. The request stays open until the claim is seated or over; the server renews its lease meanwhile.
@@ -99,7 +100,7 @@ impl AcquireBody {
                 lifetime_ms: self.lifetime_ms,
                 lifetime_while_others_wait: self.lifetime_while_others_wait,
                 parent: self.parent.map_or(0, |id| id.0),
-                labels: self.labels.0,
+                labels: self.labels,
                 reason: self.reason,
             }),
             wait: self.wait,
@@ -116,7 +117,7 @@ impl AcquireBody {
         let is_shaped = self.mode.is_some() || self.units > 0 || self.capacity > 0;
         says(!self.wants.is_empty() && is_shaped, "`wants` and how one resource is claimed")?;
         let has_terms = self.ttl_ms != 0 || !self.class.is_empty() || self.parent.is_some() || self.request != 0;
-        let has_words = !self.labels.0.is_empty() || !self.reason.is_empty();
+        let has_words = !self.labels.is_empty() || !self.reason.is_empty();
         let has_times = self.grace_ms.is_some() || self.lifetime_ms != 0 || self.lifetime_while_others_wait;
         let is_given = self.holder.is_empty() && self.lease.is_some();
         says(is_given && (has_terms || has_words || has_times), "a living `lease` and the terms of a new one")?;
@@ -187,7 +188,7 @@ impl Acquired {
     NotDone,
 ))]
 pub(super) async fn acquire(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Extension(peer): Extension<Peer>,
     Body(body): Body<AcquireBody>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
@@ -216,7 +217,7 @@ pub(super) fn acquired(tell: Tell) -> v1::AcquireReply {
     NotDone,
 ))]
 pub(super) async fn renew(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::RenewHandleRequest>,
 ) -> Answer<v1::RenewHandleReply> {
     ordered!(door, RenewHandle(body))
@@ -228,7 +229,7 @@ pub(super) async fn renew(
     NotDone,
 ))]
 pub(super) async fn release(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::ReleaseRequest>,
 ) -> Answer<v1::ReleaseReply> {
     ordered!(door, Release(body))
@@ -239,7 +240,10 @@ pub(super) async fn release(
     (status = 200, description = "Left.", body = v1::CancelReply),
     NotDone,
 ))]
-pub(super) async fn cancel(State(door): State<Door>, Body(body): Body<v1::CancelRequest>) -> Answer<v1::CancelReply> {
+pub(super) async fn cancel(
+    State(door): State<HttpDoor>,
+    Body(body): Body<v1::CancelRequest>,
+) -> Answer<v1::CancelReply> {
     ordered!(door, Cancel(body))
 }
 
@@ -249,7 +253,7 @@ pub(super) async fn cancel(State(door): State<Door>, Body(body): Body<v1::Cancel
     NotDone,
 ))]
 pub(super) async fn break_claims(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::BreakRequest>,
 ) -> Answer<v1::BreakReply> {
     ordered!(door, BreakClaims(body))
@@ -262,7 +266,7 @@ pub(super) async fn break_claims(
     NotDone,
 ))]
 pub(super) async fn transfer(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Body(body): Body<v1::TransferRequest>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
     let reply = acquired(door.desk.order(Ask::Transfer(body)).await?);
@@ -283,6 +287,6 @@ pub(super) struct OfHandle {
     (status = 200, description = "It does.", body = v1::VerifyReply),
     NotRead,
 ))]
-pub(super) async fn verify(State(door): State<Door>, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
+pub(super) async fn verify(State(door): State<HttpDoor>, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
     Ok(Json(door.desk.verify(&v1::VerifyRequest { handle: asked.handle }).await?))
 }

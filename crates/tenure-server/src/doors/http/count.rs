@@ -1,7 +1,7 @@
 //! Counts requests by what was asked for and how it was answered, whether or not it came as far as its call.
 
-use super::Door;
-use crate::metrics::{Call, Door as By, OK};
+use super::HttpDoor;
+use crate::metrics::{Call, Door, OK};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
@@ -11,9 +11,9 @@ use axum::response::Response;
 #[derive(Clone)]
 pub(super) struct Refused(pub(super) String);
 
-pub(super) async fn count(State(door): State<Door>, request: Request, next: Next) -> Response {
+pub(super) async fn count(State(door): State<HttpDoor>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    let asked = door.desk.node().metrics().asked(By::Http, call(request.method(), path));
+    let asked = door.desk.node().metrics().asked(Door::Http, call(request.method(), path));
     let response = asked.follow(next.run(request)).await;
     asked.answered(response.extensions().get::<Refused>().map_or(OK, |Refused(code)| code));
     response

@@ -3,7 +3,7 @@
 
 use super::body::{Asked, bad_query, is_text};
 use super::problem::{NotRead, Problem};
-use super::{Answer, Door, Stop};
+use super::{Answer, HttpDoor, after_ms};
 use crate::doors::watch;
 use crate::limits::WATCH_PULSE;
 use axum::Json;
@@ -16,10 +16,8 @@ use futures::stream::BoxStream;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::time::Duration;
-use tenure_api::json::{read_cursor, write_cursor};
-use tenure_api::v1;
-use tokio::time::{sleep, timeout};
+use tenure_api::{read_cursor, v1, write_cursor};
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -44,7 +42,7 @@ pub(super) struct WhichPast {
     (status = 200, description = "A page of events.", body = v1::HistoryReply),
     NotRead,
 ))]
-pub(super) async fn history(State(door): State<Door>, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
+pub(super) async fn history(State(door): State<HttpDoor>, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
     let request = v1::HistoryRequest {
         before: place(&asked.before, "before")?,
         resource: asked.resource,
@@ -103,7 +101,7 @@ impl WatchQuery {
     NotRead,
 ))]
 pub(super) async fn watch(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -126,8 +124,8 @@ pub(super) async fn watch(
     let told = futures::stream::iter([first]).chain(with_pulse(replies));
     let end = async move {
         tokio::select! {
-            () = async { sleep(Duration::from_millis(asked.for_ms.unwrap_or_default())).await }, if asked.for_ms.is_some() => {}
-            () = Stop::comes(&door.stop) => {}
+            () = after_ms(asked.for_ms) => {}
+            () = door.stop.comes() => {}
         }
     };
     let body = Body::from_stream(told.take_until(end).map(Ok::<_, Infallible>));

@@ -2,13 +2,14 @@
 
 use super::body::{Asked, Body, Fresh, Keyed, bad_query};
 use super::problem::{NotDone, NotRead, Problem};
-use super::{Answer, Door};
+use super::{Answer, HttpDoor};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use tenure_api::json::{Bytes, Id, unhex};
 use tenure_api::v1::delete_request::Which;
-use tenure_api::{BadRequest, Code, v1};
+use tenure_api::{BadRequest, Code, failure, read_key, v1};
+use tenure_core::Refusal;
 use utoipa::{IntoParams, ToSchema};
 
 /// What stands before a key in a path.
@@ -36,7 +37,7 @@ pub(super) struct WhichKeys {
     (status = 200, description = "A page of keys.", body = v1::ListKeysReply),
     NotRead,
 ))]
-pub(super) async fn list(State(door): State<Door>, Asked(asked): Asked<WhichKeys>) -> Answer<v1::ListKeysReply> {
+pub(super) async fn list(State(door): State<HttpDoor>, Asked(asked): Asked<WhichKeys>) -> Answer<v1::ListKeysReply> {
     let request = v1::ListKeysRequest {
         prefix: asked.prefix.into(),
         limit: asked.limit,
@@ -52,7 +53,7 @@ pub(super) async fn list(State(door): State<Door>, Asked(asked): Asked<WhichKeys
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay."), Fresh),
     responses((status = 200, description = "The key.", body = v1::GetKeyReply), NotRead))]
 pub(super) async fn get(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Keyed(key): Keyed,
     Asked(fresh): Asked<Fresh>,
 ) -> Answer<v1::GetKeyReply> {
@@ -60,12 +61,7 @@ pub(super) async fn get(
     let reply = door.desk.get_key(&request).await?;
     match reply.item {
         Some(_) => Ok(Json(reply)),
-        None => Err(Problem::from(v1::Failure {
-            code: Code::NoKey.text().into(),
-            message: format!("there is no key {}", String::from_utf8_lossy(&request.key)),
-            key: request.key,
-            ..v1::Failure::default()
-        })),
+        None => Err(failure(&Refusal::NoKey { key: read_key(&request.key)? }).into()),
     }
 }
 
@@ -87,7 +83,7 @@ pub(super) struct PutBody {
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay.")),
     request_body = PutBody, responses((status = 200, description = "Written.", body = v1::PutReply), NotDone))]
 pub(super) async fn put(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Keyed(key): Keyed,
     Body(body): Body<PutBody>,
 ) -> Answer<v1::PutReply> {
@@ -101,7 +97,7 @@ pub(super) async fn put(
 #[utoipa::path(delete, path = "/v1/keys/{*key}", tag = "keys",
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay.")),
     responses((status = 200, description = "Removed, if it was there.", body = v1::DeleteReply), NotDone))]
-pub(super) async fn delete(State(door): State<Door>, Keyed(key): Keyed) -> Answer<v1::DeleteReply> {
+pub(super) async fn delete(State(door): State<HttpDoor>, Keyed(key): Keyed) -> Answer<v1::DeleteReply> {
     ordered!(door, Delete(v1::DeleteRequest { which: Some(Which::Key(key)) }))
 }
 
@@ -118,7 +114,7 @@ pub(super) struct Under {
     (status = 200, description = "So many were removed.", body = v1::DeleteReply),
     NotDone,
 ))]
-pub(super) async fn delete_under(State(door): State<Door>, Asked(asked): Asked<Under>) -> Answer<v1::DeleteReply> {
+pub(super) async fn delete_under(State(door): State<HttpDoor>, Asked(asked): Asked<Under>) -> Answer<v1::DeleteReply> {
     if asked.prefix.is_empty() {
         // Everything at once is never what somebody meant who forgot to say what.
         return Err(bad_query("an empty prefix would remove every key"));

@@ -38,9 +38,12 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use problem::{NotRead, Problem};
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_api::v1;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -51,7 +54,7 @@ type Answer<T> = Result<Json<T>, Problem>;
 
 /// What every call needs.
 #[derive(Clone)]
-struct Door {
+struct HttpDoor {
     desk: Desk,
     stop: Stop,
     /// Room for bodies that are being read, in KiB.
@@ -68,10 +71,18 @@ impl Stop {
     }
 
     /// Returns when the server stops.
-    async fn comes(stop: &Self) {
-        let mut end = stop.0.clone();
+    async fn comes(&self) {
+        let mut end = self.0.clone();
         // Whoever would have said it is gone: that is a stop, too.
         let _ = end.wait_for(Option::is_some).await;
+    }
+}
+
+/// Returns after so long; without a time, never.
+async fn after_ms(ms: Option<u64>) {
+    match ms {
+        Some(ms) => sleep(Duration::from_millis(ms)).await,
+        None => pending().await,
     }
 }
 
@@ -90,7 +101,7 @@ impl Stop {
 struct Described;
 
 /// All calls, with their descriptions.
-fn described() -> OpenApiRouter<Door> {
+fn described() -> OpenApiRouter<HttpDoor> {
     OpenApiRouter::with_openapi(Described::openapi())
         .routes(routes!(claims::acquire))
         .routes(routes!(claims::renew))
@@ -120,7 +131,7 @@ pub(crate) fn router(node: Node, guard: Guard, stop: Stop) -> Router {
     // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
     let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
     let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-    let door = Door { desk: Desk::new(node), stop, bodies };
+    let door = HttpDoor { desk: Desk::new(node), stop, bodies };
     let guarded = calls
         .route("/openapi.json", get(move || describe(description.clone())))
         .route("/metrics", get(metrics))
@@ -138,7 +149,7 @@ async fn describe(description: String) -> impl IntoResponse {
 }
 
 /// What the node measures about itself.
-async fn metrics(State(door): State<Door>) -> impl IntoResponse {
+async fn metrics(State(door): State<HttpDoor>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], door.desk.node().metrics_text())
 }
@@ -148,7 +159,7 @@ async fn metrics(State(door): State<Door>) -> impl IntoResponse {
     (status = 200, description = "How the node is doing.", body = v1::StatusReply),
     NotRead,
 ))]
-async fn status(State(door): State<Door>) -> Json<v1::StatusReply> {
+async fn status(State(door): State<HttpDoor>) -> Json<v1::StatusReply> {
     Json(door.desk.status())
 }
 
@@ -158,7 +169,7 @@ async fn healthy() -> &'static str {
 }
 
 /// This node leads and grants.
-async fn ready(State(door): State<Door>) -> (StatusCode, &'static str) {
+async fn ready(State(door): State<HttpDoor>) -> (StatusCode, &'static str) {
     if door.desk.status().leads {
         (StatusCode::OK, "ready\n")
     } else {

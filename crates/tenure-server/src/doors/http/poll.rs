@@ -3,13 +3,12 @@
 
 use super::claims::acquired;
 use super::problem::Problem;
-use super::{Door, Stop};
+use super::{HttpDoor, after_ms};
 use crate::doors::desk::Desk;
-use crate::doors::{seat, unready};
+use crate::doors::seat;
 use crate::lessor::Unready;
 use crate::limits::{POLL_RENEWAL_MIN, RETRY_AFTER};
 use crate::listen::Peer;
-use std::future::pending;
 use std::time::Duration;
 use tenure_api::v1::acquire_reply::State;
 use tenure_api::v1::request::Body as Ask;
@@ -93,7 +92,7 @@ enum Ended {
 
 /// Acquires, in line if need be. Says whether it has waited.
 pub(super) async fn acquire(
-    door: &Door,
+    door: &HttpDoor,
     mut message: v1::AcquireRequest,
     patience: Patience,
 ) -> Result<(v1::AcquireReply, bool), Problem> {
@@ -114,8 +113,8 @@ pub(super) async fn acquire(
     let ended = tokio::select! {
         settled = seat::settled(desk.node(), lease, &names, room) => Ended::Settled(settled),
         () = keep(desk, lease, asked.ttl_ms, &patience.peer) => Ended::Gone,
-        () = open(patience.open_ms) => Ended::Open,
-        () = Stop::comes(&door.stop) => Ended::Stopping,
+        () = after_ms(patience.open_ms) => Ended::Open,
+        () = door.stop.comes() => Ended::Stopping,
     };
     match ended {
         Ended::Settled(standing) => {
@@ -135,7 +134,7 @@ pub(super) async fn acquire(
                 drop(desk.order(in_line.cancel()).await);
                 in_line.stays = true;
             }
-            Err(unready(&Unready::Stopping).into())
+            Err(Unready::Stopping.into())
         }
     }
 }
@@ -144,13 +143,6 @@ fn waited(tell: Tell) -> Result<(v1::AcquireReply, bool), Problem> {
     match tell {
         Tell::Failure(failure) => Err(failure.into()),
         tell => Ok((acquired(tell), true)),
-    }
-}
-
-async fn open(ms: Option<u64>) {
-    match ms {
-        Some(ms) => sleep(Duration::from_millis(ms)).await,
-        None => pending().await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::body::{Asked, Body, Fresh, Named};
 use super::problem::{NotDone, NotRead};
-use super::{Answer, Door};
+use super::{Answer, HttpDoor};
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
@@ -36,7 +36,7 @@ pub(super) struct WhichResources {
     NotRead,
 ))]
 pub(super) async fn list(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Asked(asked): Asked<WhichResources>,
 ) -> Answer<v1::ListResourcesReply> {
     let WhichResources { prefix, holder, held, defined, limit, from, stale } = asked;
@@ -49,7 +49,7 @@ pub(super) async fn list(
     params(("name" = String, Path, description = "Its name, with slashes as they are or as %2F."), Fresh),
     responses((status = 200, description = "The resource.", body = v1::ShowReply), NotRead))]
 pub(super) async fn show(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Named(resource): Named,
     Asked(fresh): Asked<Fresh>,
 ) -> Answer<v1::ShowReply> {
@@ -71,7 +71,7 @@ pub(super) struct DefineBody {
     request_body = DefineBody,
     responses((status = 200, description = "Defined.", body = v1::DefineResourceReply), NotDone))]
 pub(super) async fn define(
-    State(door): State<Door>,
+    State(door): State<HttpDoor>,
     Named(resource): Named,
     Body(body): Body<DefineBody>,
 ) -> Answer<v1::DefineResourceReply> {
@@ -82,6 +82,6 @@ pub(super) async fn define(
 #[utoipa::path(delete, path = "/v1/resources/{*name}", tag = "resources",
     params(("name" = String, Path, description = "Its name, with slashes as they are or as %2F.")),
     responses((status = 200, description = "Taken back.", body = v1::DefineResourceReply), NotDone))]
-pub(super) async fn forget(State(door): State<Door>, Named(resource): Named) -> Answer<v1::DefineResourceReply> {
+pub(super) async fn forget(State(door): State<HttpDoor>, Named(resource): Named) -> Answer<v1::DefineResourceReply> {
     ordered!(door, DefineResource(v1::DefineResourceRequest { resource, capacity: None }))
 }
