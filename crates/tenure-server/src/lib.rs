@@ -3,6 +3,7 @@
 mod clock;
 pub mod disk;
 mod doors;
+mod embedded;
 mod entropy;
 mod identity;
 mod lessor;
@@ -19,6 +20,7 @@ mod watch;
 mod workers;
 
 pub use clock::{Clock, SystemClock};
+pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memory};
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
