@@ -63,13 +63,12 @@ impl Guarding {
         }
     }
 
-    /// Tells the guard. One that does not listen is replaced.
-    pub(super) fn tell(&mut self, order: Order, course: &Course) -> Guarded {
-        let Some(guard) = &mut self.guard else { return Guarded::Still };
-        match guard.orders.write(order.to_string().as_bytes()) {
-            // What is this short is written as a whole or not at all.
-            Ok(_) => Guarded::Still,
-            Err(_) => self.replaced(course),
+    /// Tells the guard. One that does not listen is killed, and replaced when that is heard.
+    pub(super) fn tell(&mut self, order: Order) {
+        let Some(guard) = &mut self.guard else { return };
+        // What is this short is written as a whole or not at all.
+        if guard.orders.write(order.to_string().as_bytes()).is_err() {
+            guard.kill();
         }
     }
 
@@ -85,20 +84,19 @@ impl Guarding {
         }
     }
 
-    /// Sends the guard home, and hears what it has done meanwhile.
-    pub(super) async fn home(mut self, course: &Course) -> bool {
+    /// Sends the guard home, and says whether the lease was lost in its eyes.
+    pub(super) async fn home(mut self) -> bool {
+        self.tell(Order::Home);
+        let Some(mut guard) = self.guard.take() else { return false };
         let mut is_lost = false;
-        self.attempts = ATTEMPTS_MAX;
-        self.tell(Order::Home, course);
         let going = async {
-            while let Some(report) = self.report().await {
+            while let Some(report) = guard.reports.next::<Report>().await {
                 is_lost |= report == Report::Lost;
             }
         };
         let _ = timeout(PATIENCE, going).await;
-        if let Some(guard) = self.dismiss() {
-            let _ = waitid(WaitId::PidFd(guard.as_fd()), WaitIdOptions::EXITED);
-        }
+        guard.kill();
+        let _ = waitid(WaitId::PidFd(guard.process.as_fd()), WaitIdOptions::EXITED);
         is_lost
     }
 
@@ -111,6 +109,11 @@ impl Guarding {
     }
 
     fn replaced(&mut self, course: &Course) -> Guarded {
+        // It goes when its work is done, and may have seen that before us.
+        if self.group.is_gone() {
+            self.dismiss();
+            return Guarded::Still;
+        }
         match self.replace(course) {
             Ok(()) => Guarded::Still,
             Err(_) => Guarded::No,
@@ -133,15 +136,22 @@ impl Guarding {
         let reports = Lines::of(Receiver::from_owned_fd(reports.into())?);
         self.guard = Some(Guard { process, orders, reports });
         if let Some(kill) = course.stopping() {
-            self.tell(Order::Stopping(kill), course);
+            self.tell(Order::Stopping(kill));
         }
         Ok(())
     }
 
-    /// Kills the guard, which may be dead already.
-    fn dismiss(&mut self) -> Option<OwnedFd> {
-        let guard = self.guard.take()?;
-        let _ = pidfd_send_signal(&guard.process, Signal::KILL);
-        Some(guard.process)
+    /// Kills the guard before it can hear that its orders have ended, which it would take for our death.
+    fn dismiss(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.kill();
+        }
+    }
+}
+
+impl Guard {
+    /// It may be dead already.
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }

@@ -125,7 +125,7 @@ impl Wrapper {
     async fn end(mut self) -> Ended {
         self.reap();
         if let Some(guarding) = self.guarding.take()
-            && guarding.home(&self.course).await
+            && guarding.home().await
         {
             self.course.was_lost();
         }
@@ -189,8 +189,7 @@ impl Wrapper {
 
     fn tell(&mut self, order: Order) {
         if let Some(guarding) = &mut self.guarding {
-            let guarded = guarding.tell(order, &self.course);
-            self.heard(guarded);
+            guarding.tell(order);
         }
     }
 

@@ -10,6 +10,7 @@
 
 pub mod http;
 pub mod terminal;
+pub mod wrapped;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
