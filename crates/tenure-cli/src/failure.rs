@@ -12,6 +12,10 @@ const LOST: u8 = 79;
 const UNREACHABLE: u8 = 69;
 /// What was typed cannot be right.
 const USAGE: u8 = 2;
+/// A command that is there and cannot be run, as shells say it.
+const CANNOT_EXECUTE: u8 = 126;
+/// A command that is not there, as shells say it.
+const NOT_FOUND: u8 = 127;
 /// Stopped from the keyboard, as shells say it.
 const INTERRUPTED: u8 = 130;
 /// Everything else.
@@ -79,6 +83,16 @@ impl Failure {
     /// A claim that was given up from the keyboard.
     pub(crate) fn interrupted(what: &str, why: &str) -> Self {
         Self { code: INTERRUPTED, ..Self::before(what, why, "Wait again with `tenure acquire --wait`.") }
+    }
+
+    /// A command that is there and cannot be run.
+    pub(crate) fn cannot_execute(what: &str, why: &str, next: &str) -> Self {
+        Self { code: CANNOT_EXECUTE, ..Self::new(what, why, next) }
+    }
+
+    /// A command that is not there.
+    pub(crate) fn command_not_found(what: &str, why: &str, next: &str) -> Self {
+        Self { code: NOT_FOUND, ..Self::new(what, why, next) }
     }
 
     /// A server that was there and is no longer.

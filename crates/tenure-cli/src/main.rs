@@ -11,6 +11,7 @@ mod print;
 mod screen;
 mod supervisor;
 mod traces;
+mod wrap;
 
 use args::{Cli, Command};
 use commands::Caller;
@@ -18,6 +19,9 @@ use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = wrap::part() {
+        return code;
+    }
     let cli = Cli::read();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
@@ -49,6 +53,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Man(args) => commands::manual(&args),
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,
+        Command::Run(run) => commands::run(caller, *run).await,
         Command::Acquire(acquire) => commands::acquire(caller, *acquire).await,
         Command::Renew(renew) => commands::renew(caller, renew).await,
         Command::Touch(touch) => commands::touch(caller, touch).await,

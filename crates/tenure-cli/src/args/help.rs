@@ -7,7 +7,10 @@ use clap::{Command, CommandFactory};
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Everyday",
-        &["acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "top", "key"],
+        &[
+            "run", "acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "top",
+            "key",
+        ],
     ),
     (
         "Operate",

@@ -10,6 +10,7 @@ mod lease;
 mod look;
 mod manual;
 mod resource;
+mod run;
 mod serve;
 mod value;
 
@@ -22,6 +23,7 @@ pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Top, Watch};
 pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
+pub(crate) use run::Run;
 pub(crate) use serve::{LogFormat, Serve};
 
 use clap::error::ErrorKind;
@@ -76,6 +78,8 @@ pub(crate) enum Output {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a command that holds a resource while it runs, and is stopped before anybody else has it.
+    Run(Box<Run>),
     /// Claim resources, all or none, and print a handle for each: NAME@FENCE.
     Acquire(Box<Acquire>),
     /// Extend the lease behind a handle.

@@ -11,6 +11,7 @@
 pub mod http;
 pub mod proxy;
 pub mod terminal;
+pub mod wrapped;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,0 +1,217 @@
+//! `tenure run` in good times: signals, exit codes, what the command finds, what it leaves behind, and the terminal.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+use support::terminal::Terminal;
+use support::wrapped::{Wrapped, living};
+use support::{Server, binary, text};
+
+fn start() -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    (directory, server)
+}
+
+fn run(server: &Server, command: &[&str]) -> Output {
+    server.tenure(&[&["run", "db", "--"], command].concat())
+}
+
+#[test]
+fn signals_reach_the_command_and_its_children_once() {
+    let (_directory, server) = start();
+    let script = r#"
+        hear() { for signal in TERM INT USR1 HUP; do trap "echo $1 $signal >> $OUT/heard" $signal; done; }
+        export -f hear until_there note
+        hear parent
+        # In the foreground: a shell makes those in the background ignore SIGINT.
+        bash -c 'hear child; note up x; until_there end'
+        exit 9
+    "#;
+    // SIGINT alone: a shell whose child has survived it forgets the other ones that it has not handled yet.
+    for signals in [&["TERM", "USR1", "HUP"][..], &["INT"][..]] {
+        let mut wrapped = Wrapped::start(&server, &["db"], script);
+        wrapped.until("up", |text| !text.is_empty());
+        for signal in signals {
+            wrapped.signal(signal);
+            wrapped.until("heard", |text| text.contains(&format!("child {signal}\n")));
+        }
+        wrapped.let_end();
+        let (code, words) = wrapped.ends();
+        assert_eq!(code, Some(9), "{words}");
+        let heard = wrapped.read("heard");
+        let told = ["parent", "child"].iter().flat_map(|who| signals.iter().map(move |name| format!("{who} {name}\n")));
+        for line in told {
+            assert_eq!(heard.matches(&line).count(), 1, "{line}: {heard}");
+        }
+    }
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_command() {
+    let (_directory, server) = start();
+    let code = |script: &str| run(&server, &["sh", "-c", script]).status.code();
+    assert_eq!(code("exit 0"), Some(0));
+    assert_eq!(code("exit 3"), Some(3));
+    assert_eq!(code("kill -9 $$"), Some(128 + 9));
+    assert_eq!(code("kill -TERM $$"), Some(128 + 15));
+}
+
+#[test]
+fn a_command_that_cannot_run_costs_no_lease() {
+    let (directory, server) = start();
+    let script = directory.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let script = script.to_str().unwrap();
+    for (command, code, word) in [
+        ("no-such-program", 127, "there is no such program; nothing was changed"),
+        ("/no/such/program", 127, "there is no such program; nothing was changed"),
+        (script, 126, "may not be executed; nothing was changed"),
+        ("/", 126, "is a directory; nothing was changed"),
+    ] {
+        let output = run(&server, &[command]);
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(text(&output.stderr).contains(word), "{command}: {}", text(&output.stderr));
+    }
+    let history = server.tenure(&["history", "-o", "name"]);
+    assert_eq!(text(&history.stdout), "", "nothing was ever claimed");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = run(&server, &[script]);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).contains("the interpreter that"), "{}", text(&output.stderr));
+    assert_eq!(text(&server.tenure(&["ls", "-o", "name"]).stdout), "", "it was given back");
+}
+
+#[test]
+fn who_has_it_already_keeps_it_and_nothing_runs() {
+    let (directory, server) = start();
+    assert!(server.tenure(&["acquire", "db", "--ttl", "10m", "--holder", "bob"]).status.success());
+    let sign = directory.path().join("ran");
+    let output = run(&server, &["touch", sign.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(75));
+    assert!(text(&output.stderr).contains("held by bob"), "{}", text(&output.stderr));
+    assert!(!sign.exists());
+}
+
+#[test]
+fn what_the_command_leaves_behind_ends_before_the_lease_is_given_back() {
+    let (_directory, server) = start();
+    let script = r#"
+        (trap '' TERM; note up x; exec sleep 1000) &
+        until_there up; until_there end; exit 5
+    "#;
+    let mut wrapped = Wrapped::start(&server, &["db", "--stop-timeout", "400ms"], script);
+    wrapped.until("up", |text| !text.is_empty());
+    let group = wrapped.group();
+    std::thread::scope(|scope| {
+        // It sits the moment that the lease is given back.
+        let next = scope.spawn(|| {
+            let output = server.tenure(&["acquire", "db", "--wait", "1m", "--holder", "next"]);
+            (living(group), output)
+        });
+        wrapped.let_end();
+        let (left, output) = next.join().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(left, 0, "the next one was let in before the group was gone");
+    });
+    let (code, words) = wrapped.ends();
+    assert_eq!(code, Some(5), "{words}");
+    assert!(words.contains("1 process of its group is left, and asked to stop"), "{words}");
+    assert!(words.contains("what did not stop in time was killed"), "{words}");
+}
+
+#[test]
+fn the_command_knows_its_lease() {
+    let (_directory, server) = start();
+    let args = ["run", "jobs/nightly", "--holder", "ann", "--ttl", "20s", "--", "env"];
+    let env = text(&server.tenure(&args).stdout);
+    for line in ["TENURE_RESOURCE=jobs/nightly", "TENURE_FENCE=1", "TENURE_HOLDER=ann", "TENURE_TTL=20000"] {
+        assert!(env.lines().any(|other| other == line), "{line}: {env}");
+    }
+}
+
+/// What a script prints, without and with `tenure run`.
+fn both(server: &Server, before: &str, script: &str) -> (String, String) {
+    let output = |command: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{before} exec {command} \"$0\""), script]).env("TENURE_ADDR", &server.addr);
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    (output("sh -c"), output(&format!("{} run db -- sh -c", binary())))
+}
+
+#[test]
+fn the_command_finds_signals_and_files_as_a_shell_leaves_them() {
+    let (_directory, server) = start();
+    for before in ["", "trap '' HUP QUIT;"] {
+        let (plain, wrapped) = both(&server, before, "grep -E 'Sig(Blk|Ign)' /proc/self/status");
+        assert_eq!(plain, wrapped, "{before}");
+    }
+    let (plain, wrapped) = both(&server, "", "ls /proc/self/fd");
+    assert_eq!(plain, wrapped);
+    let (plain, wrapped) = both(&server, "", "yes | head -1; echo $?; cat /proc/self/comm");
+    assert_eq!(plain, wrapped);
+}
+
+/// `tenure run` as the first program of a terminal of its own.
+fn in_a_terminal(server: &Server, command: &[&str]) -> Terminal {
+    let mut setsid = Command::new("setsid");
+    setsid.args(["--ctty", "--wait"]).args(command).env("TENURE_ADDR", &server.addr).env("PS1", "$ ");
+    Terminal::start(&mut setsid, 80, 24)
+}
+
+#[test]
+fn the_command_reads_from_the_terminal_and_hears_ctrl_c_once() {
+    let (_directory, server) = start();
+    let script = "trap 'echo heard' INT; echo up; until read line; do :; done; echo got $line; exit 6";
+    let mut terminal = in_a_terminal(&server, &[binary(), "run", "db", "--", "bash", "-c", script]);
+    terminal.until("the command", |seen| seen.contains("up"));
+    terminal.types("\x03");
+    terminal.until("the signal", |seen| seen.contains("heard"));
+    terminal.types("hello\n");
+    let (seen, code) = terminal.ends();
+    assert!(seen.contains("got hello"), "{seen:?}");
+    assert_eq!(seen.matches("heard").count(), 1, "{seen:?}");
+    assert_eq!(code, Some(6));
+}
+
+#[test]
+fn ctrl_z_gives_the_prompt_back_and_fg_goes_on() {
+    let (_directory, server) = start();
+    let mut terminal = in_a_terminal(&server, &["bash", "--norc", "--noediting", "-i"]);
+    terminal.until("the prompt", |seen| seen.contains("$ "));
+    terminal.types(&format!("{} run db -- bash -c 'echo up; read line; echo got $line'\n", binary()));
+    terminal.until("the command", |seen| seen.contains("up\n"));
+    terminal.types("\x1a");
+    terminal.until("the prompt", |seen| seen.contains("Stopped"));
+    terminal.types("fg\n");
+    terminal.types("hello\n");
+    terminal.until("the line", |seen| seen.contains("got hello"));
+    terminal.types("echo code $?\n");
+    terminal.until("the end", |seen| seen.contains("code 0"));
+    terminal.types("exit\n");
+    assert_eq!(terminal.ends().1, Some(0));
+}
+
+#[test]
+fn keys_are_for_whoever_reads_them_in_a_pipeline() {
+    let (_directory, server) = start();
+    let mut terminal = in_a_terminal(&server, &["bash", "--norc", "--noediting", "-i"]);
+    terminal.until("the prompt", |seen| seen.contains("$ "));
+    let reader = "bash -c 'read from_pipe; read from_keys < /dev/tty; echo $from_pipe and $from_keys'";
+    terminal.types(&format!("{} run db -- bash -c 'echo piped; exec sleep 1000' | {reader}\n", binary()));
+    terminal.types("typed\n");
+    terminal.until("what was typed", |seen| seen.contains("piped and typed"));
+    terminal.types("\x03");
+    // The other way round, the command asks for the terminal when it needs it.
+    terminal.types(&format!("echo piped | {} run db -- {reader}\n", binary()));
+    terminal.forget();
+    terminal.types("again\n");
+    terminal.until("what was typed", |seen| seen.contains("piped and again"));
+    terminal.types("exit\n");
+    assert_eq!(terminal.ends().1, Some(0));
+}
