@@ -32,6 +32,9 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (USAGE, "what was typed cannot be right: a flag, a name, a TTL, a handle, a lease id, an address"),
     (UNREACHABLE, "no server answers, it cannot answer now, or whether it was done is not known"),
     (HELD, "somebody else holds it, or it did not become free within --wait"),
+    (LOST, "the lease was lost, and the command of run, elect or once was stopped; or what --lost-code says"),
+    (CANNOT_EXECUTE, "the command of run, elect or once cannot be executed"),
+    (NOT_FOUND, "the command of run, elect or once was not found; else its own exit code, 128 + N for signal N"),
     (INTERRUPTED, "a wait was given up with Ctrl-C"),
 ];
 

@@ -54,6 +54,8 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Version => commands::version(output),
         Command::Ping => commands::ping(caller).await,
         Command::Run(run) => commands::run(caller, *run).await,
+        Command::Elect(elect) => commands::elect(caller, *elect).await,
+        Command::Once(once) => commands::once(caller, *once).await,
         Command::Acquire(acquire) => commands::acquire(caller, *acquire).await,
         Command::Renew(renew) => commands::renew(caller, renew).await,
         Command::Touch(touch) => commands::touch(caller, touch).await,

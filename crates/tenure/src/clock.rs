@@ -1,7 +1,7 @@
 //! The one place of the client that reads a clock: the time since the machine was started, its sleep included. It never
 //! asks what the hour is.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +34,14 @@ impl Add<Duration> for BootTime {
 
     fn add(self, span: Duration) -> Self {
         Self(self.0.saturating_add(span))
+    }
+}
+
+impl Sub<Duration> for BootTime {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span))
     }
 }
 

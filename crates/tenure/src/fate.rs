@@ -4,7 +4,6 @@
 use crate::clock::{BootTime, Clock};
 use crate::v1;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -102,7 +101,7 @@ impl Events {
 #[derive(Debug)]
 pub(crate) struct Fate {
     clock: Clock,
-    safe_until_nanos: AtomicU64,
+    safe_until: watch::Sender<BootTime>,
     standing: watch::Sender<Standing>,
     lost: CancellationToken,
     events: broadcast::Sender<Event>,
@@ -110,25 +109,30 @@ pub(crate) struct Fate {
 
 impl Fate {
     pub(crate) fn new(clock: Clock, safe_until: BootTime) -> Self {
-        let fate = Self {
+        Self {
             clock,
-            safe_until_nanos: AtomicU64::new(0),
+            safe_until: watch::Sender::new(safe_until),
             standing: watch::Sender::new(Standing::Held),
             lost: CancellationToken::new(),
             events: broadcast::Sender::new(EVENTS_MAX),
-        };
-        fate.extend(safe_until);
-        fate
+        }
     }
 
     /// It may be relied on until then, if not for longer already.
     pub(crate) fn extend(&self, safe_until: BootTime) {
-        let nanos = u64::try_from(safe_until.since_start().as_nanos()).unwrap_or(u64::MAX);
-        self.safe_until_nanos.fetch_max(nanos, Ordering::SeqCst);
+        self.safe_until.send_if_modified(|until| {
+            let is_later = safe_until > *until;
+            *until = safe_until.max(*until);
+            is_later
+        });
     }
 
     pub(crate) fn safe_until(&self) -> BootTime {
-        BootTime::from_start(Duration::from_nanos(self.safe_until_nanos.load(Ordering::SeqCst)))
+        *self.safe_until.borrow()
+    }
+
+    pub(crate) fn promises(&self) -> watch::Receiver<BootTime> {
+        self.safe_until.subscribe()
     }
 
     /// Renewals are answered.

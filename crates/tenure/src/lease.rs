@@ -93,6 +93,11 @@ macro_rules! with_grip {
                 self.grip.fate.safe_until()
             }
 
+            /// The same, and every later time that a renewal has promised.
+            pub fn promises(&self) -> watch::Receiver<BootTime> {
+                self.grip.fate.promises()
+            }
+
             /// Whether it may be relied on at this moment. It asks nobody, so it can be asked before every write; and it is
             /// careful: it says no a little before anybody else can have it.
             pub fn ensure(&self) -> Result<(), Loss> {

@@ -13,7 +13,7 @@ pub const WRAPPED_TTL_MIN: Duration = Duration::from_secs(1);
 pub const WRAPPED_TTL_GOOD: Duration = Duration::from_secs(10);
 
 /// Before the end, so long is left for the kernel to kill what did not stop.
-const KILL_MARGIN: Duration = Duration::from_millis(100);
+pub const KILL_MARGIN: Duration = Duration::from_millis(100);
 
 /// At most so long a program is given to stop, unless it is said otherwise.
 const STOP_BUDGET_MAX: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Everyday",
         &[
-            "run", "acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history", "watch", "top",
-            "key",
+            "run", "elect", "once", "acquire", "renew", "touch", "release", "verify", "ls", "show", "why", "history",
+            "watch", "top", "key",
         ],
     ),
     (

@@ -23,7 +23,7 @@ pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Top, Watch};
 pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
-pub(crate) use run::Run;
+pub(crate) use run::{Elect, Keeping, Once, Run};
 pub(crate) use serve::{LogFormat, Serve};
 
 use clap::error::ErrorKind;
@@ -80,6 +80,10 @@ pub(crate) enum Output {
 pub(crate) enum Command {
     /// Run a command that holds a resource while it runs, and is stopped before anybody else has it.
     Run(Box<Run>),
+    /// Stand for election for ever, and run a command while leading; or see who leads.
+    Elect(Box<Elect>),
+    /// Run a command at most once in a while, on whichever host it is typed first.
+    Once(Box<Once>),
     /// Claim resources, all or none, and print a handle for each: NAME@FENCE.
     Acquire(Box<Acquire>),
     /// Extend the lease behind a handle.

@@ -105,7 +105,7 @@ impl Course {
                 self.stage = Stage::Paused;
                 Some(Act::Pause)
             }
-            OnJeopardy::Nothing => {
+            OnJeopardy::None => {
                 self.is_lost = true;
                 Some(self.ask(self.limits.kill))
             }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_group_is_asked_to_stop_and_then_killed_each_once_and_in_time() {
-        let mut course = course(OnLost::Term, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Term, OnJeopardy::None);
         assert_eq!(course.next(), Some(at(1_000)));
         assert_eq!(dues(&mut course, &DUE), [None, None, Some(Act::Ask), None, None, Some(Act::Kill), None]);
         assert!(course.is_lost() && course.next().is_none());
@@ -229,14 +229,14 @@ mod tests {
 
     #[test]
     fn a_group_may_be_killed_without_being_asked() {
-        let mut course = course(OnLost::Kill, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Kill, OnJeopardy::None);
         assert_eq!(course.next(), Some(at(1_480)));
         assert_eq!(dues(&mut course, &DUE), [None, None, None, None, None, Some(Act::Kill), None]);
     }
 
     #[test]
     fn nothing_is_ever_done_to_a_group_that_ignores_it() {
-        let mut course = course(OnLost::Ignore, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Ignore, OnJeopardy::None);
         assert_eq!(dues(&mut course, &DUE), [None; 7]);
         assert_eq!(course.told(Told::EndedBySomebody(limits(1_000, 1_500)), at(10)), None);
         assert_eq!(course.left_over(at(10)), None);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_renewal_moves_the_limits_until_the_group_was_asked() {
-        let mut course = course(OnLost::Term, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Term, OnJeopardy::None);
         assert_eq!(course.told(Told::Until(limits(2_000, 2_500)), at(900)), None);
         assert_eq!(course.due(at(1_999)), None);
         assert_eq!(course.told(Told::Until(limits(3_000, 3_500)), at(2_000)), Some(Act::Ask), "it was due before");
@@ -273,24 +273,24 @@ mod tests {
             assert_eq!(course.stopping(), Some(at(kill)), "after its budget, and never after the limit");
             assert!(course.is_lost());
         }
-        let mut course = course(OnLost::Kill, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Kill, OnJeopardy::None);
         assert_eq!(course.told(Told::EndedBySomebody(limits(1_000, 1_500)), at(100)), Some(Act::Kill));
     }
 
     #[test]
     fn what_is_left_over_has_its_budget_and_is_no_loss() {
-        let mut early = course(OnLost::Kill, OnJeopardy::Nothing);
+        let mut early = course(OnLost::Kill, OnJeopardy::None);
         assert_eq!(early.left_over(at(100)), Some(Act::Ask));
         assert_eq!(dues(&mut early, &[379, 380]), [None, Some(Act::Kill)]);
         assert!(!early.is_lost());
-        let mut late = course(OnLost::Kill, OnJeopardy::Nothing);
+        let mut late = course(OnLost::Kill, OnJeopardy::None);
         assert_eq!(late.left_over(at(1_400)), Some(Act::Ask));
         assert_eq!(late.stopping(), Some(at(1_500)), "never after the limit");
     }
 
     #[test]
     fn a_group_that_was_asked_is_not_asked_again() {
-        let mut course = course(OnLost::Term, OnJeopardy::Nothing);
+        let mut course = course(OnLost::Term, OnJeopardy::None);
         course.was_asked(at(1_200));
         assert_eq!(dues(&mut course, &[1_000, 1_179, 1_180]), [None, None, Some(Act::Kill)]);
     }

@@ -29,7 +29,7 @@ pub(super) fn command(group: Group, course: &Course) -> Command {
     let mut command = ourselves(GUARD);
     command.arg(group.leader().as_raw_pid().to_string());
     command.arg(if on_lost == OnLost::Kill { "kill" } else { "term" });
-    command.arg(if on_jeopardy == OnJeopardy::Pause { "pause" } else { "nothing" });
+    command.arg(if on_jeopardy == OnJeopardy::Pause { "pause" } else { "none" });
     command.args([budget.as_nanos().to_string(), nanos(limits.stop).to_string(), nanos(limits.kill).to_string()]);
     command
 }
@@ -42,7 +42,7 @@ fn read(mut words: impl Iterator<Item = OsString>) -> Option<(Group, Course)> {
         _ => return None,
     };
     let on_jeopardy = match words.next()?.to_str()? {
-        "nothing" => OnJeopardy::Nothing,
+        "none" => OnJeopardy::None,
         "pause" => OnJeopardy::Pause,
         _ => return None,
     };

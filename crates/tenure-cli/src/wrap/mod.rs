@@ -58,7 +58,7 @@ pub(crate) enum OnLost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnJeopardy {
     /// Stop it as if the lease were lost: there is no time left for anything else.
-    Nothing,
+    None,
     /// Pause it with SIGSTOP until a renewal is answered, and kill it if none is.
     Pause,
 }

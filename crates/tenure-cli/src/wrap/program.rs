@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// A command whose program was there when it was looked for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) path: PathBuf,
     /// As it was typed, the program's own name included.
@@ -18,6 +18,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Its name, for people who ask what runs. Not its arguments, which may be nobody else's business.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        name.chars().filter(|c| !c.is_control()).collect()
+    }
+
     /// Looks for the program as a shell does: by its path if it has a slash, else along `PATH`.
     pub(crate) fn find(argv: Vec<OsString>) -> Result<Self, Failure> {
         let name = argv.first().map(OsString::as_os_str).unwrap_or_default();

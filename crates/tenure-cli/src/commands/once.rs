@@ -1,0 +1,63 @@
+//! `tenure once`: a command that is begun at most once in a while, wherever it is typed. The mark is a claim that nobody
+//! gives back: it is there before the command starts, and stays for as long as was said.
+
+use super::Caller;
+use super::keeping::{Rules, give_back};
+use super::run::{catch, get};
+use crate::args::Once;
+use crate::failure::Failure;
+use crate::print;
+use crate::wrap::{Because, Ended, Program, Status};
+use std::process::ExitCode;
+use tenure::{Code, Error, Hold, v1};
+
+pub(crate) async fn once(caller: &Caller, mut args: Once) -> Result<ExitCode, Failure> {
+    let what = format!("cannot do {} once", args.key);
+    let program = Program::find(args.command.clone())?;
+    if !args.retry_failed {
+        // The mark is there from the first moment for as long as it is to stay, whatever becomes of this process.
+        args.keeping.ttl = args.keep;
+    }
+    let rules = Rules::check(&what, &args.keeping, &program)?;
+    let mut signals = catch(&what)?;
+    let client = caller.connect(&what).await?;
+    let ask = rules.asking(client.lease(&args.key));
+    let hold = match get(&client, ask, &mut signals).await {
+        Ok(Ok(hold)) => hold,
+        Ok(Err(signal)) => return Ok(ExitCode::from(128_u8.saturating_add(signal))),
+        Err(Error::Refused(failure)) if tenure_api::code_of(&failure) == Some(Code::Taken) => {
+            print::say(&done_already(&args.key, &failure));
+            return Ok(ExitCode::from(args.done_code));
+        }
+        Err(error) => return Err(Failure::of(&what, &error)),
+    };
+    let ended = rules.run(&hold, program, signals).await;
+    mark(&args, hold, ended.as_ref().ok()).await;
+    let ended = ended?;
+    Ok(ExitCode::from(match ended.because {
+        Because::Lost => rules.lost_code,
+        Because::Itself | Because::Forwarded(_) => ended.status.exit_code(),
+    }))
+}
+
+/// Keeps the mark, or takes it away.
+async fn mark(args: &Once, hold: Hold, ended: Option<&Ended>) {
+    let is_done = ended.is_some_and(|ended| ended.status == Status::Code(0) && ended.because != Because::Lost);
+    match (args.retry_failed, is_done) {
+        (false, _) => hold.leave(),
+        (true, false) => give_back(hold).await,
+        (true, true) => {
+            if let Err(error) = hold.renew_for(args.keep).await {
+                print::say(&format!("it is done, but the mark could not be kept: {error}. It may be done again"));
+            }
+            hold.leave();
+        }
+    }
+}
+
+fn done_already(key: &str, failure: &v1::Failure) -> String {
+    let left = print::span_ms(failure.remaining_ms);
+    let since = crate::clock::wall_ms().saturating_sub(failure.since_wall_ms);
+    let since = if failure.since_wall_ms == 0 { String::new() } else { format!(" {}", print::ago_ms(since)) };
+    format!("{key} was begun by {}{since}; it is not begun again for {left}", failure.holder)
+}
