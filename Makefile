@@ -24,7 +24,7 @@ fix:
 
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
-	@bash scripts/need strace curl jq
+	@bash scripts/need strace curl jq groff
 	$(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100
@@ -48,7 +48,7 @@ fuzz-http:
 
 # The same tests at full length.
 soak:
-	@bash scripts/need strace curl jq
+	@bash scripts/need strace curl jq groff
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000

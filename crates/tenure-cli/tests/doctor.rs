@@ -51,6 +51,8 @@ fn nobody_and_nothing_are_told_and_nothing_is_made() {
     assert!(checks["data directory"].1.contains("not there yet"), "{checks:?}");
     assert_eq!(checks["data in use"].1, "by no server");
     assert!(!missing.exists() && std::fs::read_dir(directory.path()).unwrap().count() == 0);
+    let (checks, _) = doctor("http://127.0.0.1:99999", &missing);
+    assert!(checks["server"].1.ends_with("is not an address"), "{checks:?}");
     let people = Command::new(binary()).args(["doctor", "--addr", "http://127.0.0.1:1"]).output().unwrap();
     let words = text(&people.stdout);
     assert!(words.lines().any(|line| line.starts_with("bad") && line.contains("`tenure serve`")), "{words}");

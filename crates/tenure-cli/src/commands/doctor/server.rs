@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::clock::Stopwatch;
+use crate::commands::are_addresses;
 use crate::print;
 use std::time::Duration;
 use tenure::{Client, Error, v1};
@@ -16,11 +17,15 @@ const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);
 const LEASES_MAX: u64 = tenure_core::limits::LEASES_MAX as u64;
 
 pub(super) async fn look(addr: &str) -> Vec<Finding> {
-    match ask(addr).await {
+    let asked = match are_addresses(addr) {
+        Ok(()) => ask(addr).await.map_err(|error| error.to_string()),
+        Err(why) => Err(why),
+    };
+    match asked {
         Ok((status, times)) => judge(&status, &times),
-        Err(error) => {
+        Err(why) => {
             let todo = "Start one with `tenure serve`, or point --addr at one that runs.";
-            vec![Finding::bad("server", error.to_string(), todo)]
+            vec![Finding::bad("server", why, todo)]
         }
     }
 }
