@@ -52,7 +52,7 @@ pub(crate) async fn run(caller: &Caller, args: Run) -> Result<ExitCode, Failure>
     let keeping = tokio::spawn(keep(client.clone(), lease, sent, timing, tell, clock.clone()));
     let ended = wrap::supervise(plan, told, signals, clock).await;
     keeping.abort();
-    let release = client.release_lease(v1::ReleaseLeaseRequest { lease, ..Default::default() });
+    let release = client.release_lease(v1::ReleaseLeaseRequest { lease });
     if timeout(RELEASE_PATIENCE, release).await.is_err() {
         print::say("the server does not answer: the lease was not given back, and ends by itself");
     }

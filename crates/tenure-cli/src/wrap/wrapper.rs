@@ -162,17 +162,13 @@ impl Wrapper {
         let Some(act) = act else { return };
         self.perform(act);
         let left = print::span(self.course.next().map_or(Duration::ZERO, |next| next.since(self.clock.now())));
-        match act {
-            Act::Ask => {
-                print::say(&format!("the lease is lost: the command was asked to stop, and is killed in {left}"))
-            }
-            Act::Kill if self.course.is_lost() => print::say("the lease is lost: the command was killed"),
-            Act::Kill => print::say("what did not stop in time was killed"),
-            Act::Pause => {
-                print::say(&format!("renewals fail: the command is paused, and killed in {left} if they go on"))
-            }
-            Act::Continue => print::say("renewed: the command goes on"),
-        }
+        print::say(&match act {
+            Act::Ask => format!("the lease is lost: the command was asked to stop, and is killed in {left}"),
+            Act::Kill if self.course.is_lost() => "the lease is lost: the command was killed".into(),
+            Act::Kill => "what did not stop in time was killed".into(),
+            Act::Pause => format!("renewals fail: the command is paused, and killed in {left} if they go on"),
+            Act::Continue => "renewed: the command goes on".into(),
+        });
     }
 
     fn perform(&mut self, act: Act) {
