@@ -25,7 +25,11 @@ async fn main() -> Result<(), Error> {
         .wait(HOUR)
         .acquire()
         .await?;
-    println!("{gpus} of 4 GPUs are ours with fence {}, for {} s", reservation.fence(), reservation.remaining().as_secs());
+    println!(
+        "{gpus} of 4 GPUs are ours with fence {}, for {} s",
+        reservation.fence(),
+        reservation.remaining().as_secs()
+    );
     // Half-way through somebody decides that it takes longer.
     let longer = reservation.renew_for(HOUR * 2).await?;
     println!("kept for {} s more", longer.as_secs());

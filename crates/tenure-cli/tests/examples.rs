@@ -35,7 +35,8 @@ fn server() -> (tempfile::TempDir, Server) {
 fn every_shard_of_a_job_is_done_once() {
     let (_directory, server) = server();
     let workers: Vec<Child> = (0..3).map(|_| start(&server, "job", &["12"])).collect();
-    let said: Vec<String> = workers.into_iter().map(|worker| text(&worker.wait_with_output().unwrap().stdout)).collect();
+    let said: Vec<String> =
+        workers.into_iter().map(|worker| text(&worker.wait_with_output().unwrap().stdout)).collect();
     // Who found a shard taken may have left before it was done.
     let rest = self::said(&server, "job", &["12"]);
     let lines: Vec<&str> = said.iter().chain([&rest]).flat_map(|said| said.lines()).collect();

@@ -1,6 +1,11 @@
 //! From one holder to the next, with the faults that happen: two programs under one lease never run at the same time. Each
 //! stamps the machine's monotonic clock for as long as it lives.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops where it is surprised"
+)]
 
 mod support;
 

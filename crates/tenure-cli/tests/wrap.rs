@@ -198,6 +198,20 @@ fn ctrl_z_gives_the_prompt_back_and_fg_goes_on() {
 }
 
 #[test]
+fn without_a_shell_ctrl_z_stops_nothing_for_ever() {
+    let (_directory, server) = start();
+    let script = "echo up; trap 'echo on' CONT; until read line; do :; done; echo got $line";
+    let mut terminal = in_a_terminal(&server, &[binary(), "run", "db", "--", "bash", "-c", script]);
+    terminal.until("the command", |seen| seen.contains("up"));
+    terminal.types("\x1a");
+    terminal.until("the command that goes on", |seen| seen.contains("on\n"));
+    terminal.types("hello\n");
+    let (seen, code) = terminal.ends();
+    assert!(seen.contains("got hello"), "{seen:?}");
+    assert_eq!(code, Some(0));
+}
+
+#[test]
 fn keys_are_for_whoever_reads_them_in_a_pipeline() {
     let (_directory, server) = start();
     let mut terminal = in_a_terminal(&server, &["bash", "--norc", "--noediting", "-i"]);

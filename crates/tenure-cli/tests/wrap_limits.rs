@@ -88,6 +88,20 @@ fn a_wrapper_that_is_killed_takes_the_group_with_it() {
 }
 
 #[test]
+fn the_group_of_a_killed_wrapper_is_stopped_at_once() {
+    let (_directory, server) = start();
+    for script in [WILLING, UNWILLING] {
+        // Nothing else would stop it before this test is over.
+        let flags = ["--ttl", "1h", "--stop-timeout", "400ms"];
+        let name = format!("db/{}", script.len());
+        let wrapped = Wrapped::start(&server, &[&[name.as_str()], &flags[..]].concat(), script);
+        wrapped.until("up", |text| !text.is_empty());
+        wrapped.signal("KILL");
+        gone(wrapped.group());
+    }
+}
+
+#[test]
 fn a_wrapper_that_is_stopped_does_not_keep_the_group_alive() {
     let (_directory, server) = start();
     for (script, is_willing) in [(WILLING, true), (UNWILLING, false)] {
@@ -175,8 +189,10 @@ fn a_wrapper_killed_at_any_moment_of_its_start_leaves_nothing_behind() {
         let mut command = Command::new(binary());
         command.args(["run", &name, "--ttl", "2s", "--", "sleep", &mark]).env("TENURE_ADDR", &server.addr);
         let mut wrapper = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(round.into()) * 2);
-        let has_started = is_running(&mark);
+        // From the first sight of its gate on, in steps that are shorter than a guard takes to be there.
+        until("the gate", || is_running(&mark));
+        std::thread::sleep(Duration::from_micros(500) * round);
+        let has_started = is_running_as(&mark, |line| line.starts_with("sleep\0"));
         wrapper.kill().unwrap();
         wrapper.wait().unwrap();
         match has_started {
@@ -191,10 +207,14 @@ fn a_wrapper_killed_at_any_moment_of_its_start_leaves_nothing_behind() {
 
 /// Whether the gate of a command or the command itself runs.
 fn is_running(mark: &str) -> bool {
+    is_running_as(mark, |line| line.contains("exec-behind-gate") || line.starts_with("sleep\0"))
+}
+
+fn is_running_as(mark: &str, is_it: impl Fn(&str) -> bool) -> bool {
     processes().iter().filter(|process| process.is_living).any(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let line = String::from_utf8_lossy(&line);
-        line.contains(mark) && !line.contains("\0run\0")
+        line.contains(mark) && is_it(&line)
     })
 }
 

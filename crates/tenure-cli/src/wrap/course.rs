@@ -136,12 +136,6 @@ impl Course {
         }
     }
 
-    /// Somebody else has found that the lease is lost, and acted on it.
-    pub(super) fn was_lost(&mut self) {
-        self.was_asked(self.limits.kill);
-        self.is_lost = true;
-    }
-
     fn renewed(&mut self, limits: Limits, now: BootTime) -> Option<Act> {
         match self.stage {
             Stage::Running => self.limits = limits,

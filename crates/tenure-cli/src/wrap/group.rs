@@ -2,7 +2,7 @@
 
 use super::course::Act;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process_group, test_kill_process_group};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
@@ -72,9 +72,27 @@ impl Group {
     }
 }
 
+/// Whether no shell looks after our own group: its ancestors beyond it are of another session.
+pub(super) fn is_orphaned() -> bool {
+    let mut pid = getpid();
+    while getpgid(Some(pid)) == Ok(getpgrp()) {
+        match parent(pid) {
+            Some(parent) => pid = parent,
+            None => return true,
+        }
+    }
+    getsid(Some(pid)) != getsid(None)
+}
+
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
+    Pid::from_raw(Stat::read(&stat)?.parent)
+}
+
 /// What the kernel says of a process, in one line.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
+    parent: i32,
     group: i32,
     is_living: bool,
 }
@@ -86,7 +104,8 @@ impl Stat {
         let has_exited = matches!(*fields.first()?, "Z" | "X");
         let threads: u64 = fields.get(17)?.parse().ok()?;
         // The first thread may have ended while others go on.
-        Some(Self { group: fields.get(2)?.parse().ok()?, is_living: !has_exited || threads > 1 })
+        let is_living = !has_exited || threads > 1;
+        Some(Self { parent: fields.get(1)?.parse().ok()?, group: fields.get(2)?.parse().ok()?, is_living })
     }
 }
 
@@ -102,10 +121,14 @@ mod tests {
             format!("7 ({name}) {state} 1 42 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 {threads} 0 100 0 0")
         };
         for name in ["sh", "a b", ") Z 1 9 (", ""] {
-            assert_eq!(Stat::read(&line(name, "S", 1)), Some(Stat { group: 42, is_living: true }), "{name}");
+            assert_eq!(Stat::read(&line(name, "S", 1)), Some(Stat { parent: 1, group: 42, is_living: true }), "{name}");
         }
-        assert_eq!(Stat::read(&line("sh", "Z", 1)), Some(Stat { group: 42, is_living: false }));
-        assert_eq!(Stat::read(&line("sh", "Z", 3)), Some(Stat { group: 42, is_living: true }), "threads go on");
+        assert_eq!(Stat::read(&line("sh", "Z", 1)), Some(Stat { parent: 1, group: 42, is_living: false }));
+        assert_eq!(
+            Stat::read(&line("sh", "Z", 3)),
+            Some(Stat { parent: 1, group: 42, is_living: true }),
+            "threads go on"
+        );
         assert_eq!(Stat::read("7 (sh) S"), None);
     }
 

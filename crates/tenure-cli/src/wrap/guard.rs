@@ -85,7 +85,7 @@ async fn guard(group: Group, mut course: Course, mut orders: Lines) {
     report(Report::Armed);
     loop {
         let due = course.due(clock.now());
-        perform(group, &course, due);
+        perform(group, due);
         let is_over = !is_heard || course.stopping().is_some() || course.is_killing();
         if is_over && group.is_gone() {
             return;
@@ -108,23 +108,20 @@ async fn guard(group: Group, mut course: Course, mut orders: Lines) {
                         course.told(Told::EndedBySomebody(course.limits()), now)
                     }
                 };
-                perform(group, &course, act);
+                perform(group, act);
             }
             () = sleep(LOOK), if is_over => {
                 // Whoever came in between is killed as well.
-                perform(group, &course, course.is_killing().then_some(Act::Kill));
+                perform(group, course.is_killing().then_some(Act::Kill));
             }
         }
     }
 }
 
 /// There is nobody to tell if it fails: the group belongs to somebody else then, and the fence has to do.
-fn perform(group: Group, course: &Course, act: Option<Act>) {
+fn perform(group: Group, act: Option<Act>) {
     if let Some(act) = act {
         let _ = group.perform(act);
-        if course.is_lost() {
-            report(Report::Lost);
-        }
     }
 }
 

@@ -39,8 +39,6 @@ struct Guard {
 pub(super) enum Guarded {
     /// Another one has taken its place, or takes it now.
     Still,
-    /// The lease is lost, and it has acted on that.
-    Lost,
     /// There is none any more.
     No,
 }
@@ -57,7 +55,6 @@ impl Guarding {
                     guarding.attempts = 0;
                     return Ok(guarding);
                 }
-                Some(Report::Lost) => {}
                 None => guarding.replace(course)?,
             }
         }
@@ -79,25 +76,18 @@ impl Guarding {
                 self.attempts = 0;
                 Guarded::Still
             }
-            Some(Report::Lost) => Guarded::Lost,
             None => self.replaced(course),
         }
     }
 
-    /// Sends the guard home, and says whether the lease was lost in its eyes.
-    pub(super) async fn home(mut self) -> bool {
+    /// Sends the guard home, and returns when it has gone.
+    pub(super) async fn home(mut self) {
         self.tell(Order::Home);
-        let Some(mut guard) = self.guard.take() else { return false };
-        let mut is_lost = false;
-        let going = async {
-            while let Some(report) = guard.reports.next::<Report>().await {
-                is_lost |= report == Report::Lost;
-            }
-        };
+        let Some(mut guard) = self.guard.take() else { return };
+        let going = async { while guard.reports.next::<Report>().await.is_some() {} };
         let _ = timeout(PATIENCE, going).await;
         guard.kill();
         let _ = waitid(WaitId::PidFd(guard.process.as_fd()), WaitIdOptions::EXITED);
-        is_lost
     }
 
     /// Reports end when the guard does; without one there are none.

@@ -104,7 +104,7 @@ pub(crate) enum Because {
     Itself,
     /// Its lease was lost, so that it was stopped.
     Lost,
-    /// Somebody sent a signal that ends programs, and it was forwarded.
+    /// Somebody sent a signal by which people end programs, and it was forwarded.
     Forwarded(u8),
 }
 

@@ -51,15 +51,12 @@ impl FromStr for Order {
 pub(super) enum Report {
     /// It knows the group, and nothing but SIGKILL ends it.
     Armed,
-    /// The lease is lost, and it has acted on that.
-    Lost,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Armed => writeln!(f, "armed"),
-            Self::Lost => writeln!(f, "lost"),
         }
     }
 }
@@ -70,7 +67,6 @@ impl FromStr for Report {
     fn from_str(line: &str) -> Result<Self, Rubbish> {
         match line {
             "armed" => Ok(Self::Armed),
-            "lost" => Ok(Self::Lost),
             _ => Err(Rubbish),
         }
     }
@@ -140,9 +136,7 @@ mod tests {
             assert!(line.len() <= LINE_BYTES_MAX, "{line}");
             assert_eq!(line.strip_suffix('\n').unwrap().parse(), Ok(order));
         }
-        for report in [Report::Armed, Report::Lost] {
-            assert_eq!(report.to_string().trim_end().parse(), Ok(report));
-        }
+        assert_eq!(Report::Armed.to_string().trim_end().parse(), Ok(Report::Armed));
         for line in ["", "until", "until 1", "until 1 x", "until 1 2 3", "until -1 2", "homes", "home ", "armed"] {
             assert_eq!(line.parse::<Order>(), Err(Rubbish), "{line:?}");
         }

@@ -70,11 +70,6 @@ impl Signals {
     }
 }
 
-/// Whether a signal ends programs that do not say otherwise.
-pub(super) fn ends_programs(signal: Signal) -> bool {
-    !HARMLESS.contains(&signal)
-}
-
 pub(super) fn number(signal: Signal) -> u8 {
     u8::try_from(signal.as_raw()).unwrap_or(u8::MAX)
 }

@@ -1,7 +1,7 @@
 //! The terminal of a wrapper: handed to the command's group, so that keys reach it once and it may read, and taken back.
 
 use super::group::Group;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 use std::fs::File;
@@ -46,28 +46,22 @@ impl Terminal {
     pub(super) fn take_back(&mut self) {
         if self.is_lent {
             self.is_lent = false;
-            in_the_background(|| {
-                let _ = tcsetpgrp(&self.file, self.us);
-            });
+            let _ = tcsetpgrp(&self.file, self.us);
         }
     }
 
     /// Sets it as it was, after a command that had no time to do so.
     pub(super) fn restore(&self) {
         if let Some(modes) = &self.modes {
-            in_the_background(|| {
-                let _ = tcsetattr(&self.file, OptionalActions::Now, modes);
-            });
+            let _ = tcsetattr(&self.file, OptionalActions::Now, modes);
         }
     }
 }
 
-/// Does something with the terminal that would stop a process which is not in its foreground.
-fn in_the_background(work: impl FnOnce()) {
+/// Lets this thread use the terminal while another group has it. It would be stopped otherwise: when it takes the terminal
+/// back, and where `stty tostop` is set even when it says something.
+pub(super) fn use_from_the_background() -> io::Result<()> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGTTOU);
-    if let Ok(before) = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK) {
-        work();
-        let _ = before.thread_set_mask();
-    }
+    Ok(mask.thread_block()?)
 }

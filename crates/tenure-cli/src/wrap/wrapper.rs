@@ -3,11 +3,11 @@
 //! that a stderr which nobody reads delays nothing.
 
 use super::course::{Act, Course};
-use super::group::Group;
+use super::group::{Group, is_orphaned};
 use super::guarding::{Guarded, Guarding};
 use super::orders::Order;
 use super::signals::{self, Signals, stop_ourselves};
-use super::terminal::Terminal;
+use super::terminal::{self, Terminal};
 use super::{Because, Ended, OnLost, Plan, Status, Told, cannot_start, gate, until};
 use crate::failure::Failure;
 use crate::print;
@@ -30,7 +30,7 @@ struct Wrapper {
     terminal: Option<Terminal>,
     /// How the command ended, once it has.
     status: Option<Status>,
-    /// The last signal that was forwarded and that ends programs.
+    /// The last signal that was forwarded and by which people end programs.
     forwarded: Option<u8>,
 }
 
@@ -42,6 +42,7 @@ pub(super) async fn run(
     clock: Clock,
 ) -> Result<Ended, Failure> {
     let failed = |error: io::Error| cannot_start(&error.to_string());
+    terminal::use_from_the_background().map_err(failed)?;
     let mut children = signal(SignalKind::child()).map_err(failed)?;
     let first = *told.borrow_and_update();
     let mut wrapper = Wrapper::start(&plan, first, clock, &mut children).await.map_err(failed)?;
@@ -124,10 +125,8 @@ impl Wrapper {
 
     async fn end(mut self) -> Ended {
         self.reap();
-        if let Some(guarding) = self.guarding.take()
-            && guarding.home().await
-        {
-            self.course.was_lost();
+        if let Some(guarding) = self.guarding.take() {
+            guarding.home().await;
         }
         let status = self.status.unwrap_or(Status::Signal(signals::number(Signal::KILL)));
         if let Some(terminal) = &mut self.terminal {
@@ -163,17 +162,13 @@ impl Wrapper {
         let Some(act) = act else { return };
         self.perform(act);
         let left = print::span(self.course.next().map_or(Duration::ZERO, |next| next.since(self.clock.now())));
-        match act {
-            Act::Ask => {
-                print::say(&format!("the lease is lost: the command was asked to stop, and is killed in {left}"))
-            }
-            Act::Kill if self.course.is_lost() => print::say("the lease is lost: the command was killed"),
-            Act::Kill => print::say("what did not stop in time was killed"),
-            Act::Pause => {
-                print::say(&format!("renewals fail: the command is paused, and killed in {left} if they go on"))
-            }
-            Act::Continue => print::say("renewed: the command goes on"),
-        }
+        print::say(&match act {
+            Act::Ask => format!("the lease is lost: the command was asked to stop, and is killed in {left}"),
+            Act::Kill if self.course.is_lost() => "the lease is lost: the command was killed".into(),
+            Act::Kill => "what did not stop in time was killed".into(),
+            Act::Pause => format!("renewals fail: the command is paused, and killed in {left} if they go on"),
+            Act::Continue => "renewed: the command goes on".into(),
+        });
     }
 
     fn perform(&mut self, act: Act) {
@@ -196,7 +191,6 @@ impl Wrapper {
     fn heard(&mut self, guarded: Guarded) {
         match guarded {
             Guarded::Still => {}
-            Guarded::Lost => self.course.was_lost(),
             Guarded::No => {
                 self.guarding = None;
                 print::say("the guard of the command died, and no other can be started; it goes on without one");
@@ -220,6 +214,8 @@ impl Wrapper {
 
     /// Those that the command leaves behind end with it: nobody else would look after them.
     fn command_ended(&mut self, status: Status) {
+        // If its time was over, the guard may have ended it before we looked at the clock.
+        self.due();
         self.status = Some(status);
         let left = u64::try_from(self.group.living()).unwrap_or(u64::MAX);
         if left == 0 {
@@ -244,12 +240,19 @@ impl Wrapper {
             self.perform(Act::Continue);
             return;
         }
-        terminal.take_back();
-        stop_ourselves();
+        match is_orphaned() {
+            false => {
+                terminal.take_back();
+                stop_ourselves();
+            }
+            // Nobody would ever let us go on, so it goes on at once, as it would without us.
+            true if signal == Signal::TSTP => self.perform(Act::Continue),
+            true => {}
+        }
     }
 
     fn forward(&mut self, signal: Signal) {
-        if signals::ends_programs(signal) {
+        if matches!(signal, Signal::HUP | Signal::INT | Signal::QUIT | Signal::TERM) {
             self.forwarded = Some(signals::number(signal));
         }
         if signal == Signal::CONT {
@@ -279,7 +282,7 @@ async fn at_the_gate(gate: Pid, children: &mut Caught) -> io::Result<()> {
     loop {
         match waitpid(Some(gate), WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
             Some((_, status)) if status.stopped() => return Ok(()),
-            Some(_) => return Err(io::Error::other("its gate fell")),
+            Some(_) => return Err(io::Error::other("the process that it starts as has ended")),
             None => children.recv().await.ok_or(io::ErrorKind::BrokenPipe)?,
         }
     }
