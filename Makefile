@@ -11,10 +11,11 @@ DENY_VERSION := 0.20.2
 run:
 	$(CARGO) run --release -- serve
 
-# Formatting, lints, licences, banned crates. Nothing here changes a file of the project.
+# Formatting, lints, the pages of the crates, licences, banned crates. Nothing here changes a file of the project.
 check: $(DENY)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(DENY) --log-level error check bans licenses sources
 	@bash scripts/laws
 

@@ -6,7 +6,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use support::terminal::Terminal;
-use support::wrapped::{Wrapped, living};
+use support::wrapped::{Wrapped, living, until};
 use support::{Server, binary, text};
 
 fn start() -> (tempfile::TempDir, Server) {
@@ -89,10 +89,88 @@ fn who_has_it_already_keeps_it_and_nothing_runs() {
     let (directory, server) = start();
     assert!(server.tenure(&["acquire", "db", "--ttl", "10m", "--holder", "bob"]).status.success());
     let sign = directory.path().join("ran");
-    let output = run(&server, &["touch", sign.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(75));
-    assert!(text(&output.stderr).contains("held by bob"), "{}", text(&output.stderr));
-    assert!(!sign.exists());
+    for (patience, words) in [(&["-n"][..], "held by bob"), (&["-w", "200ms"], "did not become free in time")] {
+        let command = ["--", "touch", sign.to_str().unwrap()];
+        let output = server.tenure(&[&["run", "db"], patience, &command].concat());
+        assert_eq!(output.status.code(), Some(75), "{patience:?}");
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+        assert!(!sign.exists());
+    }
+}
+
+#[test]
+fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
+    let (_directory, server) = start();
+    let bob = server.tenure(&["acquire", "db", "--ttl", "10m", "--holder", "bob"]);
+    let waiting = |count: &str| {
+        until("the line", || {
+            let shown = server.tenure(&["show", "db", "-o", "json"]);
+            text(&shown.stdout).contains(&format!("\"waiting\":{count},"))
+        });
+    };
+    let mut given_up = Wrapped::start(&server, &["db"], "true");
+    waiting("1");
+    let mut patient = Wrapped::start(&server, &["db", "-w", "10m"], "exit 3");
+    waiting("2");
+    given_up.signal("TERM");
+    let (code, words) = given_up.ends();
+    assert!(code == Some(143) && words.contains("waiting, place 1 in line"), "{code:?} {words}");
+    waiting("1");
+    assert!(server.tenure(&["release", text(&bob.stdout).trim()]).status.success());
+    assert_eq!(patient.ends().0, Some(3));
+}
+
+#[test]
+fn it_is_held_for_as_long_as_was_said_also_if_the_command_is_done_sooner() {
+    let (_directory, server) = start();
+    let mut wrapped = Wrapped::start(&server, &["db", "--at-least", "10m"], "true");
+    wrapped.until("words", |words| words.contains("holding on"));
+    assert!(text(&server.tenure(&["ls", "-o", "name"]).stdout).contains("db"));
+    wrapped.signal("TERM");
+    assert_eq!(wrapped.ends().0, Some(0));
+    assert_eq!(text(&server.tenure(&["ls", "-o", "name"]).stdout), "");
+}
+
+#[test]
+fn times_that_do_not_fit_are_refused_before_anything_is_asked_for() {
+    let (_directory, server) = start();
+    let refused: [(&[&str], &str); 5] = [
+        (&["--ttl", "900ms"], "no time to stop a command"),
+        (&["--ttl", "10s", "--stop-timeout", "9s"], "does not fit a TTL of 10.0s"),
+        (&["--stop-timeout", "50ms"], "leaves no time to stop"),
+        (&["--on-lost", "ignore", "--on-jeopardy", "pause"], "cannot be paused"),
+        (&["-n", "-w", "1s"], "cannot be used with"),
+    ];
+    for (flags, words) in refused {
+        let output = server.tenure(&[&["run", "db"], flags, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(words) && said.contains("nothing was changed"), "{flags:?}: {said}");
+    }
+    assert!(text(&server.tenure(&["history"]).stdout).lines().count() <= 1);
+    let warned = server.tenure(&["run", "db", "--ttl", "5s", "--", "true"]);
+    assert!(warned.status.success() && text(&warned.stderr).contains("below 10s"), "{}", text(&warned.stderr));
+}
+
+#[test]
+fn a_server_that_is_not_there_or_is_none_costs_one_clear_message() {
+    let (_directory, server) = start();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let rubbish = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let rubbish_addr = rubbish.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = rubbish.accept() {
+            use std::io::Write;
+            let _ = stream.write_all(b"SSH-2.0-none of yours\r\n");
+        }
+    });
+    for addr in [closed, rubbish_addr] {
+        let output = server.tenure(&["--addr", &addr, "run", "-n", "db", "--", "echo", "ran"]);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(69), String::new()), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).starts_with("tenure: cannot run under db: "), "{}", text(&output.stderr));
+    }
+    let output = server.tenure(&["run", "a b\n", "--", "echo", "ran"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{}", text(&output.stderr));
 }
 
 #[test]

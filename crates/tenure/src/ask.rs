@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::fate::{Events, Loss, Standing};
 use crate::keeper::{Patience, Quest, Waiting, Want};
 use crate::lease::{ANSWER, Grip, with_grip};
-use crate::terms::{Terms, millis, with_terms};
+use crate::terms::{Terms, millis, span, with_terms};
 use crate::v1;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -69,6 +69,22 @@ impl Ask {
     /// On a lease that lives already: the terms of a new one do not count.
     pub(crate) fn on(client: Client, resource: String, lease: u64) -> Self {
         Self { on: Some(lease), ..Self::new(client, resource) }
+    }
+
+    pub(crate) fn of(client: Client, request: &v1::AcquireRequest) -> Self {
+        let mut ask = Self::new(client, request.resource.clone());
+        if !request.wants.is_empty() {
+            ask.wants.clone_from(&request.wants);
+        }
+        ask.on = request.grant.is_none().then_some(request.lease);
+        ask.terms = request.grant.as_ref().map(Terms::of).unwrap_or_default();
+        if request.wait {
+            let limit = u64::try_from(request.wait_limit_ms).unwrap_or_default();
+            ask.patience = if limit == 0 { Patience::Ever } else { Patience::Line(Duration::from_millis(limit)) };
+        }
+        (ask.priority, ask.epoch) = (request.priority, request.epoch);
+        ask.lock_delay = span(request.lock_delay_ms);
+        ask
     }
 
     /// And this resource, too.
@@ -140,9 +156,8 @@ impl Ask {
         let want = Want::Claims(self.request());
         let quest = Quest { want, gate: gate.clone(), patience: self.patience, place: self.place };
         let got = Waiting::start(&orders, quest).outcome().await?;
-        let grip = Grip::new(orders, got.fate, gate, got.lease, got.what);
-        let claims = got.claims.into_iter().map(Claim::from).collect();
-        Ok(Hold { grip, claims })
+        let claims = got.claims.iter().cloned().map(Claim::from).collect();
+        Ok(Hold { grip: Grip::new(orders, gate, got), claims })
     }
 
     /// Gets it, does the work, and gives it back. The work is dropped the moment the lease is lost, and that is the error

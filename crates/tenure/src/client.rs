@@ -141,6 +141,12 @@ impl Client {
         Ask::new(self.clone(), resource.into())
     }
 
+    /// Asks for what a request of the treaty says, on its lease or on a new one. This client renews that lease from then on,
+    /// for as long as it waits or holds, whoever has begun it.
+    pub fn ask(&self, request: &v1::AcquireRequest) -> Ask {
+        Ask::of(self.clone(), request)
+    }
+
     /// Asks for a lease without claims, on which many things can hang under one heartbeat.
     ///
     /// ```no_run

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::clock::BootTime;
 use crate::error::Error;
 use crate::fate::{Events, Fate, Loss, Standing};
-use crate::keeper::{Gate, LetGo, Order, Orders, Patience, Quest, Waiting, Want};
+use crate::keeper::{Gate, Got, LetGo, Order, Orders, Patience, Quest, Waiting, Want};
 use crate::terms::{Terms, millis, with_terms};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,13 +23,14 @@ pub(crate) struct Grip {
     pub(crate) fate: Arc<Fate>,
     gate: Option<Gate>,
     pub(crate) lease: u64,
+    pub(crate) ttl: Duration,
     /// None once it was given back.
     what: Option<LetGo>,
 }
 
 impl Grip {
-    pub(crate) fn new(orders: Orders, fate: Arc<Fate>, gate: Option<Gate>, lease: u64, what: LetGo) -> Self {
-        Self { orders, fate, gate, lease, what: Some(what) }
+    pub(crate) fn new(orders: Orders, gate: Option<Gate>, got: Got) -> Self {
+        Self { orders, fate: got.fate, gate, lease: got.lease, ttl: got.ttl, what: Some(got.what) }
     }
 
     pub(crate) fn progress(&self) {
@@ -81,6 +82,11 @@ macro_rules! with_grip {
             /// The id of the lease.
             pub fn lease(&self) -> u64 {
                 self.grip.lease
+            }
+
+            /// The effective TTL that it began with.
+            pub fn ttl(&self) -> Duration {
+                self.grip.ttl
             }
 
             /// How long it may be relied on without another renewal, by this machine's clock alone.
@@ -209,7 +215,7 @@ impl GrantAsk {
         let want = Want::Lease(self.terms.request(self.client.holder()));
         let quest = Quest { want, gate: gate.clone(), patience: Patience::Answer(ANSWER), place: None };
         let got = Waiting::start(&orders, quest).outcome().await?;
-        let grip = Grip::new(orders, got.fate, gate, got.lease, got.what);
+        let grip = Grip::new(orders, gate, got);
         Ok(Lease { client: self.client, grip })
     }
 }

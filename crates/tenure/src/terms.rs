@@ -26,6 +26,23 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// The terms of a request. The ids in it are drawn anew.
+    pub(crate) fn of(grant: &v1::GrantRequest) -> Self {
+        let said = |ms: i64| (ms != 0).then(|| span(ms));
+        Self {
+            ttl: said(grant.ttl_ms),
+            holder: (!grant.holder.is_empty()).then(|| grant.holder.clone()),
+            class: grant.class.clone(),
+            reason: grant.reason.clone(),
+            labels: grant.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            grace: grant.grace_ms.map(span),
+            lifetime: said(grant.lifetime_ms),
+            lifetime_while_others_wait: grant.lifetime_while_others_wait,
+            parent: grant.parent,
+            progress_timeout: None,
+        }
+    }
+
     /// The request for a lease on these terms, with an id of its own.
     pub(crate) fn request(&self, holder: &str) -> v1::GrantRequest {
         let ttl = self.ttl.or_else(|| self.class.is_empty().then_some(TTL_DEFAULT));
@@ -49,6 +66,10 @@ impl Terms {
         let now = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or(u64::MAX);
         self.progress_timeout.map(|timeout| Gate { timeout, progress_nanos: Arc::new(AtomicU64::new(now)) })
     }
+}
+
+pub(crate) fn span(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default())
 }
 
 pub(crate) fn millis(span: Duration) -> i64 {

@@ -1,7 +1,7 @@
 //! `tenure acquire`: claims on a new lease or a given one.
 
-use super::wait::acquire_in_line;
-use super::{Caller, lease_text, millis};
+use super::run::LEAVE_PATIENCE;
+use super::{Caller, lease_text, millis, stop_signal};
 use crate::args::{Acquire, Output, Terms};
 use crate::failure::Failure;
 use crate::print;
@@ -9,8 +9,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::v1;
 use tenure::v1::acquire_reply::State;
+use tenure::{Client, Error, Hold, v1};
+use tokio::sync::watch;
 
 /// The TTL of a lease that names neither a TTL nor a class.
 const TTL_DEFAULT: Duration = Duration::from_secs(15);
@@ -46,9 +47,57 @@ pub(crate) async fn acquire(caller: &Caller, args: Acquire) -> Result<ExitCode, 
     let holder = request.grant.as_ref().map(|grant| grant.holder.clone());
     let reply = match patience {
         None => client.acquire(request).await.map_err(|error| Failure::of(&what, &error))?,
-        Some(patience) => acquire_in_line(&client, request, patience, &what).await?,
+        Some(patience) => in_line(&client, &request, patience, &what).await?,
     };
     print_held(caller.output, &what, holder, &reply)
+}
+
+/// Acquires, in line if need be, for as long as `patience` lasts. What is held is then left to whoever types `renew`.
+async fn in_line(
+    client: &Client,
+    request: &v1::AcquireRequest,
+    patience: Duration,
+    what: &str,
+) -> Result<v1::AcquireReply, Failure> {
+    let stopped = stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try it without --wait."))?;
+    let (tell, mut place) = watch::channel(0);
+    let waiting = async {
+        let getting = client.ask(request).wait(patience).tell_place(tell).acquire();
+        tokio::pin!(getting, stopped);
+        loop {
+            tokio::select! {
+                biased;
+                hold = &mut getting => return Some(hold),
+                () = &mut stopped => return None,
+                Ok(()) = place.changed() => print::say(&format!("waiting, place {} in line", *place.borrow_and_update())),
+            }
+        }
+    };
+    match waiting.await {
+        Some(Ok(hold)) => {
+            let reply = reply(&hold);
+            hold.leave();
+            Ok(reply)
+        }
+        Some(Err(Error::WaitedOut)) => Err(Failure::held(what, "it did not become free in time")),
+        Some(Err(error)) => Err(Failure::of(what, &error)),
+        None if client.close(LEAVE_PATIENCE).await == 0 => {
+            Err(Failure::interrupted(what, "it was stopped, and has left the line"))
+        }
+        None => Err(Failure::new(
+            what,
+            "it was given up, and whether the claim left the line is not known",
+            "It ends with its lease. Look with `tenure ls`.",
+        )),
+    }
+}
+
+fn reply(hold: &Hold) -> v1::AcquireReply {
+    let claims = hold.claims().iter();
+    let claims = claims.map(|claim| v1::Claim { resource: claim.resource.clone(), fence: claim.fence }).collect();
+    let (lease, state) = (hold.lease(), Some(State::Fence(hold.fence())));
+    let ttl_ms = u64::try_from(hold.ttl().as_millis()).unwrap_or(u64::MAX);
+    v1::AcquireReply { lease, ttl_ms, revision: 0, state, claims }
 }
 
 /// Prints what a lease holds now.

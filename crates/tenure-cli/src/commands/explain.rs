@@ -155,9 +155,7 @@ impl Draw for Explained {
             ("outage that no program notices", span(self.run.outage_ms)),
         ]);
         page.line("An outage that is longer costs the lease. While the server is down, nobody else gets it either.");
-        page.line(
-            "\n`tenure run`, which keeps a program to these times, is planned. A paused program can wake up late:",
-        );
+        page.line("\n`tenure run` keeps a program to these times. A paused program can wake up late, all the same:");
         page.line("only the fence stops what it writes then.");
         self.warnings.iter().for_each(|words| page.say(words));
     }

@@ -22,7 +22,6 @@ mod serve;
 mod server;
 mod show;
 mod top;
-mod wait;
 mod why;
 mod words;
 

@@ -13,7 +13,7 @@ use tenure::{Ask, Client, Error, Hold};
 use tokio::sync::watch;
 
 /// How long it takes at most to leave a line that was given up.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(caller: &Caller, args: Run) -> Result<ExitCode, Failure> {
     let what = format!("cannot run under {}", args.name);

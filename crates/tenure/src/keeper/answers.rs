@@ -66,7 +66,7 @@ impl Keeper {
     fn acquired(&mut self, id: u64, reply: v1::AcquireReply, sent: BootTime, now: BootTime) {
         let answer = self.first_answer(id, reply.ttl_ms, sent);
         let Some(errand) = self.errands.get_mut(&id) else { return };
-        let (lease, has_own_lease) = (reply.lease, errand.has_own_lease());
+        let (lease, has_own_lease, is_kept) = (reply.lease, errand.has_own_lease(), self.book.contains(reply.lease));
         match reply.state {
             Some(State::Place(place)) => {
                 if let Some(told) = &errand.place {
@@ -76,11 +76,15 @@ impl Keeper {
                 if !matches!(errand.stage, Stage::Seated(..)) {
                     errand.stage = Stage::InLine;
                 }
-                if !self.book.contains(lease) {
+                if !is_kept {
                     self.book.insert(lease, Entry::in_line(Answer { sent, ..answer }, errand.gate.clone()));
                 }
             }
-            Some(State::Fence(_)) if errand.has_waited && has_own_lease => {
+            Some(State::Fence(_)) if errand.has_waited && has_own_lease || !has_own_lease && !is_kept => {
+                if !is_kept {
+                    // Somebody else has kept it, and until when it lives is told by a renewal.
+                    self.book.insert(lease, Entry::in_line(Answer { sent, ttl: Duration::ZERO }, None));
+                }
                 if !matches!(errand.stage, Stage::Seated(..)) {
                     errand.stage = Stage::Seated(reply, now);
                 }
@@ -98,7 +102,7 @@ impl Keeper {
         if let Some(answer) = answer {
             self.book.insert(lease, Entry::new(answer, errand.gate.clone()));
         }
-        let until = self.book.safe_until(lease).unwrap_or_default();
+        let (until, ttl) = self.book.promise(lease).unwrap_or_default();
         let fate = Arc::new(Fate::new(self.clock.clone(), until));
         let handles = claims.iter().map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
         self.book.stake(lease, Stake { handles, fate: fate.clone() });
@@ -112,7 +116,7 @@ impl Keeper {
             Want::Claims(_) | Want::Lease(_) => LetGo::Lease(lease),
         };
         // Whoever asked may be gone meanwhile: then it is given back.
-        if let Err(Ok(got)) = errand.reply.send(Ok(Got { lease, claims, fate, what })) {
+        if let Err(Ok(got)) = errand.reply.send(Ok(Got { lease, claims, ttl, fate, what })) {
             let now = self.clock.now();
             self.let_go(got.what, &got.fate, None, now);
         }

@@ -186,9 +186,9 @@ impl Book {
         self.leases.contains_key(&lease)
     }
 
-    /// Until when a lease may be relied on.
-    pub(crate) fn safe_until(&self, lease: u64) -> Option<BootTime> {
-        self.leases.get(&lease).map(Entry::safe_until)
+    /// Until when a lease may be relied on, and its effective TTL.
+    pub(crate) fn promise(&self, lease: u64) -> Option<(BootTime, Duration)> {
+        self.leases.get(&lease).map(|entry| (entry.safe_until(), entry.ttl))
     }
 
     pub(crate) fn is_over(&self, lease: u64) -> bool {
@@ -203,10 +203,12 @@ impl Book {
         entry.stakes.push(stake);
     }
 
-    /// A guard is gone, and its lease lives on.
+    /// A guard is gone, and its lease lives on: kept for the sake of other guards, if there are any.
     pub(crate) fn unstake(&mut self, lease: u64, fate: &Arc<Fate>) {
-        if let Some(entry) = self.leases.get_mut(&lease) {
-            entry.stakes.retain(|stake| !Arc::ptr_eq(&stake.fate, fate));
+        let Some(entry) = self.leases.get_mut(&lease) else { return };
+        entry.stakes.retain(|stake| !Arc::ptr_eq(&stake.fate, fate));
+        if entry.stakes.is_empty() && !entry.in_line {
+            self.leases.remove(&lease);
         }
     }
 
@@ -263,7 +265,8 @@ impl Book {
         }
         entry.tries = 0;
         entry.touched &= kind != RenewKind::Touch;
-        if kind == RenewKind::Explicit && entry.wish_ms.take().is_some_and(|ttl_ms| ttl_ms > 0) {
+        let has_new_ttl = kind == RenewKind::Explicit && entry.wish_ms.take().is_some_and(|ttl_ms| ttl_ms > 0);
+        if has_new_ttl || entry.first_ttl.is_zero() {
             entry.first_ttl = answer.ttl;
         }
         if answer.sent + safe_for(answer.ttl) > entry.safe_until() {

@@ -50,6 +50,8 @@ pub(crate) struct Quest {
 pub(crate) struct Got {
     pub(crate) lease: u64,
     pub(crate) claims: Vec<v1::Claim>,
+    /// The effective TTL.
+    pub(crate) ttl: Duration,
     pub(crate) fate: Arc<Fate>,
     /// How it is given back.
     pub(crate) what: LetGo,

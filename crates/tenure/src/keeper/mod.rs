@@ -8,7 +8,7 @@ mod link;
 mod parting;
 
 pub(crate) use book::Gate;
-pub(crate) use errand::{Patience, Quest, Want, draw_lease};
+pub(crate) use errand::{Got, Patience, Quest, Want, draw_lease};
 pub(crate) use parting::Waiting;
 
 use crate::clock::{BootTime, Clock};
@@ -18,7 +18,7 @@ use crate::fate::Fate;
 use crate::v1;
 use crate::v1::request::Body as Ask;
 use book::Book;
-use errand::{Errand, Got, Stage};
+use errand::{Errand, Stage};
 use link::{LinkId, Links, News};
 use parting::Parting;
 use std::collections::BTreeMap;
