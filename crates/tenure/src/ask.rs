@@ -5,7 +5,7 @@ use crate::clock::BootTime;
 use crate::error::Error;
 use crate::fate::{Events, Loss, Standing};
 use crate::keeper::{Patience, Quest, Waiting, Want};
-use crate::lease::{ANSWER, Grip, with_grip};
+use crate::lease::{Grip, with_grip};
 use crate::terms::{Terms, millis, span, with_terms};
 use crate::v1;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Ask {
             wants: vec![first],
             on: None,
             terms: Terms::default(),
-            patience: Patience::Answer(ANSWER),
+            patience: Patience::Answer,
             priority: 0,
             lock_delay: Duration::ZERO,
             epoch: 0,
@@ -177,7 +177,7 @@ impl Ask {
     fn request(&self) -> v1::AcquireRequest {
         let wait_limit = match self.patience {
             _ if self.wants.len() == 1 => None,
-            Patience::Answer(_) => None,
+            Patience::Answer => None,
             Patience::Line(span) => Some(span),
             Patience::Ever => Some(SEVERAL_WAIT_MAX),
         };
@@ -185,7 +185,7 @@ impl Ask {
             wants: self.wants.clone(),
             grant: self.on.is_none().then(|| self.terms.request(self.client.holder())),
             lease: self.on.unwrap_or_default(),
-            wait: !matches!(self.patience, Patience::Answer(_)),
+            wait: self.patience != Patience::Answer,
             priority: self.priority,
             lock_delay_ms: millis(self.lock_delay),
             epoch: self.epoch,

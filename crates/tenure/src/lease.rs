@@ -13,9 +13,6 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-/// How long the answer to something that is not waited for may take.
-pub(crate) const ANSWER: Duration = Duration::from_secs(10);
-
 /// What every guard can tell about what it guards, and how it gives it back.
 #[derive(Debug)]
 pub(crate) struct Grip {
@@ -213,7 +210,7 @@ impl GrantAsk {
         let orders = self.client.orders()?;
         let gate = self.terms.gate(&orders.clock);
         let want = Want::Lease(self.terms.request(self.client.holder()));
-        let quest = Quest { want, gate: gate.clone(), patience: Patience::Answer(ANSWER), place: None };
+        let quest = Quest { want, gate: gate.clone(), patience: Patience::Answer, place: None };
         let got = Waiting::start(&orders, quest).outcome().await?;
         let grip = Grip::new(orders, gate, got);
         Ok(Lease { client: self.client, grip })

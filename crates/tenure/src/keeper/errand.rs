@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
+/// How long the answer to something that is not waited for may take.
+pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+
 /// Pauses between attempts to ask again.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -27,8 +30,8 @@ pub(crate) enum Want {
 /// How long it may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Patience {
-    /// It must be free now; the answer may take so long.
-    Answer(Duration),
+    /// It must be free now.
+    Answer,
     /// It is waited for in line.
     Line(Duration),
     /// It is waited for in line for ever.
@@ -74,8 +77,9 @@ pub(super) struct Errand {
     pub(super) gate: Option<Gate>,
     pub(super) place: Option<watch::Sender<u64>>,
     pub(super) stage: Stage,
-    /// When it is given up.
-    pub(super) until: Option<BootTime>,
+    /// When patience ends, and when an answer is no longer waited for.
+    until: Option<BootTime>,
+    answer_until: BootTime,
     /// When it is asked for again.
     pub(super) again: Option<BootTime>,
     /// When the attempt to get it with this lease began.
@@ -91,7 +95,8 @@ impl Errand {
     pub(super) fn new(quest: Quest, now: BootTime, reply: oneshot::Sender<Result<Got, Error>>) -> Self {
         let Quest { want, gate, patience, place } = quest;
         let until = match patience {
-            Patience::Answer(span) | Patience::Line(span) => Some(now + span),
+            Patience::Answer => Some(now + ANSWER),
+            Patience::Line(span) => Some(now + span),
             Patience::Ever => None,
         };
         Self {
@@ -100,12 +105,21 @@ impl Errand {
             place,
             stage: Stage::Asked,
             until,
+            answer_until: now + ANSWER,
             again: Some(now),
             first_sent: None,
             has_waited: false,
             unreached: Vec::new(),
             reply,
-            is_patient: !matches!(patience, Patience::Answer(_)),
+            is_patient: patience != Patience::Answer,
+        }
+    }
+
+    /// When it is given up. Who has little patience still waits for the first answer, if there is somebody to give it.
+    pub(super) fn ends(&self) -> Option<BootTime> {
+        match self.stage {
+            Stage::Asked if self.unreached.is_empty() => self.until.map(|until| until.max(self.answer_until)),
+            _ => self.until,
         }
     }
 

@@ -184,7 +184,7 @@ impl Keeper {
 
     /// When something is to be done without being told.
     fn due(&self) -> Option<BootTime> {
-        let errands = self.errands.values().flat_map(|errand| [errand.again, errand.until]).flatten();
+        let errands = self.errands.values().flat_map(|errand| [errand.again, errand.ends()]).flatten();
         let partings = self.partings.values().map(Parting::due);
         let flushes = self.flushes.iter().map(|(until, _)| *until);
         self.book.due().into_iter().chain(errands).chain(partings).chain(flushes).min()
@@ -321,7 +321,7 @@ impl Keeper {
     fn run_errands(&mut self, now: BootTime) {
         let servers = self.links.count();
         let is_over = |errand: &Errand| {
-            errand.until.is_some_and(|until| now >= until) || errand.is_hopeless(servers) || errand.reply.is_closed()
+            errand.ends().is_some_and(|end| now >= end) || errand.is_hopeless(servers) || errand.reply.is_closed()
         };
         let over: Vec<u64> = self.errands.iter().filter(|(_, errand)| is_over(errand)).map(|(id, _)| *id).collect();
         over.into_iter().for_each(|errand| self.give_up(errand, now));
