@@ -21,8 +21,9 @@ async fn an_engine_in_the_process_leaves_data_that_a_server_goes_on_with() {
     assert_eq!(client.lease("db").acquire().await.unwrap_err().code(), Some(Code::Taken));
     let handle = hold.claims()[0].handle();
     hold.leave();
-    drop((client, engine));
-    // The writer of the old engine may need a moment to let go of the directory.
+    drop(client);
+    engine.stop().await;
+    // Whoever still writes keeps others off.
     let server = soon("the directory", async {
         loop {
             match tenure_server::Lock::take(directory.path()) {

@@ -129,6 +129,20 @@ fn two_contenders_and_a_server_that_is_paused_again_and_again_never_overlap() {
     assert_no_overlap(&lives);
 }
 
+/// Whoever leads at this moment; if nobody does, the next one.
+fn leader(server: &Server) -> usize {
+    let start = Instant::now();
+    loop {
+        let held = server.tenure(&["show", "primary", "-o", "json"]);
+        let shown: serde_json::Value = serde_json::from_slice(&held.stdout).unwrap();
+        let holder = shown["holders"][0]["holder"].as_str().unwrap_or_default();
+        if let Some(n) = holder.strip_prefix("candidate-").and_then(|n| n.parse().ok()) {
+            return n;
+        }
+        assert!(start.elapsed() < PATIENCE, "nobody leads: {shown}");
+    }
+}
+
 #[test]
 fn one_leads_at_a_time_however_often_the_leader_is_killed() {
     let (data, stamps) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -142,12 +156,7 @@ fn one_leads_at_a_time_however_often_the_leader_is_killed() {
     let rounds = 4 * rounds(2);
     for round in 0..rounds {
         until_begun(stamps.path(), usize::try_from(round).unwrap() + 1);
-        let held = server.tenure(&["show", "primary", "-o", "json"]);
-        let shown: serde_json::Value = serde_json::from_slice(&held.stdout).unwrap();
-        let leader = shown["holders"][0]["holder"].as_str().unwrap_or_default().to_owned();
-        let Some(n) = leader.strip_prefix("candidate-").and_then(|n| n.parse::<usize>().ok()) else {
-            panic!("a leader's program has begun, and nobody leads: {shown}");
-        };
+        let n = leader(&server);
         candidates[n].kill().unwrap();
         candidates[n].wait().unwrap();
         candidates[n] = stand(n as u64);

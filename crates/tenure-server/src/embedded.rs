@@ -16,7 +16,8 @@ use std::sync::Arc;
 use tenure_api::v1::tenure_server::TenureServer;
 use tokio::io::DuplexStream;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
@@ -27,15 +28,28 @@ const WIRE_BYTES: usize = 256 * 1024;
 /// Connections that wait to be taken.
 const DIALS_MAX: usize = 16;
 
-/// An engine in this process, on threads of its own. Dropping it stops it; everything acknowledged is on disk.
+/// An engine in this process, on threads of its own. Dropping it stops it soon; everything acknowledged is on disk. Its
+/// directory is free for others when the last of it was written.
 ///
 /// A client gets to it with `Client::builder().dial(engine.dial())`.
 #[derive(Debug)]
 pub struct Embedded {
     dials: mpsc::Sender<DuplexStream>,
-    /// Taken when it is dropped.
-    runtime: Option<Runtime>,
-    _lock: Option<Lock>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+    _threads: Threads,
+}
+
+/// A runtime that may be dropped where nothing may block.
+#[derive(Debug)]
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Why an engine did not start.
@@ -46,36 +60,36 @@ pub struct CannotEmbed(String);
 /// Starts an engine whose data is in a directory, as `tenure serve --data-dir` would have it. One engine at a time.
 pub async fn embedded(directory: &Path) -> Result<Embedded, CannotEmbed> {
     let lock = Lock::take(directory).map_err(|error| CannotEmbed(error.to_string()))?;
-    Embedded::start(Arc::new(Directory::new(directory)), Some(lock)).await
+    Embedded::start(Arc::new(Directory::locked(directory, lock))).await
 }
 
 /// Starts an engine whose data is gone with it: for tests, and for programs that coordinate only within themselves.
 pub async fn embedded_in_memory() -> Result<Embedded, CannotEmbed> {
-    Embedded::start(Arc::new(MemoryDisk::new()), None).await
+    Embedded::start(Arc::new(MemoryDisk::new())).await
 }
 
 impl Embedded {
-    async fn start(disk: SharedDisk, lock: Option<Lock>) -> Result<Self, CannotEmbed> {
-        let cannot = |error: &dyn std::fmt::Display| CannotEmbed(error.to_string());
+    async fn start(disk: SharedDisk) -> Result<Self, CannotEmbed> {
         // Threads of its own: a program that is busy does not stop the time of its leases.
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let built = builder.worker_threads(2).thread_name("tenure-engine").enable_all().build();
-        let runtime = built.map_err(|error| cannot(&error))?;
-        let (dials, taken) = mpsc::channel(DIALS_MAX);
-        let started = runtime.spawn(open(disk));
-        let node = match started.await {
-            Ok(Ok(node)) => node,
-            Ok(Err(why)) => {
-                runtime.shutdown_background();
-                return Err(CannotEmbed(why));
-            }
-            Err(panicked) => {
-                runtime.shutdown_background();
-                return Err(cannot(&panicked));
-            }
-        };
-        runtime.spawn(serve(node, taken));
-        Ok(Self { dials, runtime: Some(runtime), _lock: lock })
+        let runtime = built.map_err(|error| CannotEmbed(error.to_string()))?;
+        let handle = runtime.handle().clone();
+        let threads = Threads(Some(runtime));
+        let opened = handle.spawn(open(disk)).await.map_err(|error| CannotEmbed(error.to_string()))?;
+        let node = opened.map_err(CannotEmbed)?;
+        let ((dials, taken), (stop, stopped)) = (mpsc::channel(DIALS_MAX), oneshot::channel());
+        let serving = handle.spawn(serve(node, taken, stopped));
+        Ok(Self { dials, stop: Some(stop), serving: Some(serving), _threads: threads })
+    }
+
+    /// Stops it, and returns when it has stopped.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        if let Some(serving) = self.serving.take() {
+            // It ends by itself, or has failed and said so.
+            let _ = serving.await;
+        }
     }
 
     /// What connects a client to it.
@@ -96,15 +110,6 @@ impl Embedded {
 /// A connection to an engine that is being made.
 pub type DialFuture = std::pin::Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>;
 
-impl Drop for Embedded {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // It may be dropped where nothing may block.
-            runtime.shutdown_background();
-        }
-    }
-}
-
 async fn open(disk: SharedDisk) -> Result<Node, String> {
     let environment = Environment {
         clock: Arc::new(SystemClock::start()),
@@ -118,9 +123,9 @@ async fn open(disk: SharedDisk) -> Result<Node, String> {
     Ok(node)
 }
 
-/// Serves until nobody can dial any longer, or until the node cannot go on: then every connection ends, and whoever holds
-/// something learns that it is not renewed.
-async fn serve(node: Node, taken: mpsc::Receiver<DuplexStream>) {
+/// Serves until it is stopped, or until the node cannot go on: then every connection ends, and whoever holds something
+/// learns that it is not renewed.
+async fn serve(node: Node, taken: mpsc::Receiver<DuplexStream>, stopped: oneshot::Receiver<()>) {
     let native = TenureServer::new(NativeDoor::new(node.clone())).max_decoding_message_size(REQUEST_BYTES_MAX);
     let serving = Server::builder()
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))
@@ -131,6 +136,8 @@ async fn serve(node: Node, taken: mpsc::Receiver<DuplexStream>) {
         served = serving => if let Err(error) = served {
             tracing::error!("the engine in this process does not serve any longer: {error}");
         },
+        // Told, or nobody is left who could tell.
+        _ = stopped => {}
         why = node.failed() => tracing::error!("the engine in this process has stopped itself: {why}"),
     }
     node.stop().await;

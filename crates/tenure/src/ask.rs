@@ -151,6 +151,11 @@ impl Ask {
 
     /// Gets it, in line if a wait was allowed. Whoever drops this future has left the line.
     pub async fn acquire(self) -> Result<Hold, Error> {
+        if self.on.is_some() && self.terms != Terms::default() {
+            let why =
+                "a claim on a lease has the terms of that lease: say ttl, class, holder and the like where it begins";
+            return Err(Error::Local(why.into()));
+        }
         let orders = self.client.orders()?;
         let gate = self.terms.gate(&orders.clock);
         let want = Want::Claims(self.request());

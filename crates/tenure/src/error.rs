@@ -28,7 +28,7 @@ pub enum Error {
     /// The lease was lost before the work was done.
     #[error("the lease was lost: {0}")]
     Lost(Loss),
-    /// This process cannot do it.
+    /// This process cannot do it, or was asked for something that cannot be.
     #[error("{0}")]
     Local(String),
 }

@@ -35,6 +35,8 @@ pub enum Loss {
     Ended(Box<v1::End>),
     /// The server does not know it.
     Unheard,
+    /// It was given back, by its own guard or with the lease that it hung on.
+    GivenBack,
     /// The thread that kept it is gone.
     KeeperGone,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Loss {
             Self::Ended(end) if end.by.is_empty() => write!(f, "it was ended: {}", end.how.replace('_', " ")),
             Self::Ended(end) => write!(f, "it was {} by {}: {}", end.how, end.by, end.reason),
             Self::Unheard => f.write_str("the server does not know it"),
+            Self::GivenBack => f.write_str("it was given back"),
             Self::KeeperGone => f.write_str("the thread that renewed it is gone"),
         }
     }
@@ -121,8 +124,10 @@ impl Fate {
     /// It may be relied on until then, if not for longer already.
     pub(crate) fn extend(&self, safe_until: BootTime) {
         self.safe_until.send_if_modified(|until| {
-            let is_later = safe_until > *until;
-            *until = safe_until.max(*until);
+            let is_later = safe_until > *until && !self.is_lost();
+            if is_later {
+                *until = safe_until;
+            }
             is_later
         });
     }

@@ -8,7 +8,6 @@ use crate::fate::{Events, Fate, Loss, Standing};
 use crate::keeper::{Gate, Got, LetGo, Order, Orders, Patience, Quest, Waiting, Want};
 use crate::terms::{Terms, millis, with_terms};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -32,15 +31,16 @@ impl Grip {
 
     pub(crate) fn progress(&self) {
         if let Some(gate) = &self.gate {
-            let now = u64::try_from(self.orders.clock.now().since_start().as_nanos()).unwrap_or(u64::MAX);
-            gate.progress_nanos.fetch_max(now, Ordering::SeqCst);
+            gate.progressed(self.orders.clock.now());
         }
     }
 
     pub(crate) async fn renew(&self, ttl: Option<Duration>) -> Result<Duration, Error> {
         self.fate.ensure()?;
         let (reply, answer) = oneshot::channel();
-        self.orders.tell(Order::Renew { lease: self.lease, ttl_ms: ttl.map_or(0, millis), reply });
+        // No TTL at all is for the server to refuse, not another word for the one it has.
+        let ttl_ms = ttl.map_or(0, |ttl| millis(ttl).max(1));
+        self.orders.tell(Order::Renew { lease: self.lease, ttl_ms, reply });
         answer.await.unwrap_or(Err(Error::Lost(Loss::KeeperGone)))
     }
 
@@ -56,10 +56,10 @@ impl Grip {
         answer.await.unwrap_or(Err(Error::Lost(Loss::KeeperGone)))
     }
 
-    /// What is held is left to run out by itself: it is not renewed any longer, and not given back.
+    /// A lease is left to run out by itself: it is not renewed any longer, and not given back. Claims stay with their lease.
     pub(crate) fn leave(mut self) {
-        if let Some(what) = self.what.take() {
-            self.orders.tell(Order::Leave { what, fate: self.fate.clone() });
+        if let Some(LetGo::Lease(lease)) = self.what.take() {
+            self.orders.tell(Order::Leave { lease });
         }
     }
 }
@@ -153,7 +153,8 @@ macro_rules! with_grip {
                 self.grip.release().await
             }
 
-            /// Lets it run out by itself: it is neither renewed any longer nor given back.
+            /// Lets it run out by itself: it is neither renewed any longer nor given back. A claim on a lease that has a guard
+            /// of its own stays with that lease.
             pub fn leave(self) {
                 self.grip.leave();
             }
@@ -186,7 +187,9 @@ impl Lease {
 
     /// Writes a key that ends with this lease.
     pub async fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<u64, Error> {
-        self.client.keys().put_on(self.grip.lease, key, value).await
+        let version = self.client.keys().put_on(self.grip.lease, key, value).await?;
+        self.touch();
+        Ok(version)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 const TTL_DEFAULT: Duration = Duration::from_secs(15);
 
 /// The terms of a new lease.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) ttl: Option<Duration>,
     pub(crate) holder: Option<String>,

@@ -7,23 +7,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Disk, DiskFile};
+use crate::lock::Lock;
 use futures::future::BoxFuture;
 
 /// A real directory, which has to exist.
 #[derive(Clone, Debug)]
 pub struct Directory {
     root: Arc<Path>,
+    lock: Option<Arc<Lock>>,
 }
 
 /// A real file, open for appending.
 #[derive(Debug)]
 struct DirectoryFile {
     file: File,
+    _lock: Option<Arc<Lock>>,
 }
 
 impl Directory {
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into().into() }
+        Self { root: root.into().into(), lock: None }
+    }
+
+    /// The same, ours for as long as this or one of its files is open: whoever still writes keeps others off.
+    pub(crate) fn locked(root: impl Into<PathBuf>, lock: Lock) -> Self {
+        Self { lock: Some(Arc::new(lock)), ..Self::new(root) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -59,12 +67,12 @@ impl Disk for Directory {
         // The standard library refuses `truncate` together with `append`, so the file is emptied in a second step.
         let file = OpenOptions::new().append(true).create(true).open(self.path(name))?;
         file.set_len(0)?;
-        Ok(Box::new(DirectoryFile { file }))
+        Ok(Box::new(DirectoryFile { file, _lock: self.lock.clone() }))
     }
 
     fn open_append(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().append(true).open(self.path(name))?;
-        Ok(Box::new(DirectoryFile { file }))
+        Ok(Box::new(DirectoryFile { file, _lock: self.lock.clone() }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

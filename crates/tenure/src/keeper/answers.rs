@@ -2,6 +2,7 @@
 
 use super::book::{Answer, Entry, Renewals, Stake};
 use super::errand::{Got, Stage, Want};
+use super::link::LinkId;
 use super::{Keeper, LetGo, Pending, What};
 use crate::clock::BootTime;
 use crate::error::Error;
@@ -14,47 +15,96 @@ use std::time::Duration;
 use tenure_api::{Code, code_of};
 
 impl Keeper {
-    pub(super) fn answered(&mut self, response: v1::Response, now: BootTime) {
+    pub(super) fn answered(&mut self, link: LinkId, response: v1::Response, now: BootTime) {
         let (Some(pending), Some(body)) = (self.pending.remove(&response.id), response.body) else { return };
-        match (pending, body) {
-            (Pending { what: What::Errand(errand), sent, link }, Tell::Acquire(reply)) => {
-                if let Some(State::Place(_)) = reply.state {
+        if let Tell::Failure(failure) = &body {
+            self.turn_away(link, failure, now);
+        }
+        let sent = pending.sent;
+        match pending.what {
+            What::Errand { errand, lease, has_own_lease } => {
+                let is_current = self.errands.get(&errand).is_some_and(|errand| errand.lease() == lease);
+                let is_in_line = matches!(&body, Tell::Acquire(reply) if matches!(reply.state, Some(State::Place(_))));
+                if is_current && is_in_line {
                     // The seat is told under the same number.
-                    self.pending.insert(response.id, Pending { link, sent, what: What::Errand(errand) });
+                    let what = What::Errand { errand, lease, has_own_lease };
+                    self.pending.insert(response.id, Pending { link, sent, what });
                 }
-                self.acquired(errand, reply, sent, now);
+                match (is_current, body) {
+                    (true, body) => self.errand_answered(errand, body, sent, now),
+                    (false, Tell::Acquire(reply)) => self.nobody_waits_for(&reply, has_own_lease, now),
+                    (false, _) => {}
+                }
             }
-            (Pending { what: What::Errand(errand), sent, .. }, Tell::Grant(reply)) => {
+            What::Renewals(renewals) => match body {
+                Tell::Renew(reply) => self.renewed(&renewals, &reply, sent, now),
+                Tell::Failure(failure) => self.renewals_refused(&renewals, &failure, now),
+                _ => {}
+            },
+            What::Handle { lease, handle, broken } => self.handle_answered(lease, &handle, broken, body, sent),
+            What::Parting(parting) => match body {
+                Tell::Failure(failure) => self.parted(parting, Some(failure), now),
+                _ => self.parted(parting, None, now),
+            },
+        }
+    }
+
+    fn errand_answered(&mut self, errand: u64, body: Tell, sent: BootTime, now: BootTime) {
+        match body {
+            Tell::Acquire(reply) => self.acquired(errand, reply, sent, now),
+            Tell::Grant(reply) => {
                 let answer = self.first_answer(errand, reply.ttl_ms, sent);
                 self.got(errand, reply.lease, Vec::new(), Some(answer));
             }
-            (Pending { what: What::Errand(errand), .. }, Tell::Failure(failure)) => self.refused(errand, failure, now),
-            (Pending { what: What::Renewals(renewals), sent, .. }, Tell::Renew(reply)) => {
-                self.renewed(&renewals, &reply, sent, now);
-            }
-            (Pending { what: What::Renewals(renewals), .. }, Tell::Failure(failure)) => {
-                let pause = Duration::from_millis(failure.retry_after_ms.max(1));
-                self.turn_away(&failure, now);
-                self.book.unanswered(&renewals.leases, now, pause);
-            }
-            (Pending { what: What::Handle { lease, handle, broken }, sent, .. }, Tell::RenewHandle(reply)) => {
-                self.book.vouched(lease, &handle, Answer { sent, ttl: Duration::from_millis(reply.ttl_ms) });
-                self.settle(lease, broken);
-            }
-            (Pending { what: What::Handle { lease, handle, broken }, .. }, Tell::Failure(failure)) => {
-                if code_of(&failure) == Some(Code::Stale) {
-                    self.book.broken(lease, &handle, &loss(failure));
-                }
-                self.settle(lease, broken);
-            }
-            (Pending { what: What::Parting(parting), .. }, Tell::Failure(failure)) => {
-                self.turn_away(&failure, now);
-                self.parted(parting, Some(failure), now);
-            }
-            (Pending { what: What::Parting(parting), .. }, _) => self.parted(parting, None, now),
+            Tell::Failure(failure) => self.refused(errand, failure, now),
             // An answer to something else than was asked is none.
             _ => {}
         }
+    }
+
+    /// A late answer to something that was given up, or got by another attempt: it is given back, unless it is held.
+    fn nobody_waits_for(&mut self, reply: &v1::AcquireReply, has_own_lease: bool, now: BootTime) {
+        let lease = reply.lease;
+        if has_own_lease {
+            if !self.book.contains(lease) {
+                self.send_back(LetGo::Lease(lease), now);
+            }
+            return;
+        }
+        let unheld = reply.claims.iter().filter(|claim| !self.book.holds(lease, &claim.resource));
+        let handles: Vec<String> = unheld.map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
+        if !handles.is_empty() {
+            self.send_back(LetGo::Claims { lease, handles }, now);
+        }
+    }
+
+    fn renewals_refused(&mut self, renewals: &Renewals, failure: &v1::Failure, now: BootTime) {
+        if !is_transient(failure) {
+            // What somebody wished for cannot be: the heartbeat goes on without it.
+            for (lease, _) in &renewals.leases {
+                self.book.refused(*lease);
+                self.refuse_askers(*lease, failure);
+            }
+        }
+        let pause = Duration::from_millis(failure.retry_after_ms.max(1));
+        self.book.unanswered(&renewals.leases, now, pause);
+    }
+
+    fn handle_answered(&mut self, lease: u64, handle: &str, broken: u64, body: Tell, sent: BootTime) {
+        match body {
+            Tell::RenewHandle(reply) => {
+                self.book.vouched(lease, handle, Answer { sent, ttl: Duration::from_millis(reply.ttl_ms) });
+            }
+            Tell::Failure(failure) => match code_of(&failure) {
+                Some(Code::Stale) => self.book.broken(lease, handle, &loss(failure)),
+                // It is held; and a heartbeat does not renew a lease of its class, so that this promises nothing.
+                Some(Code::NotRenewable) => self.book.vouched(lease, handle, Answer { sent, ttl: Duration::ZERO }),
+                // It is asked about again after the next renewal.
+                _ => return,
+            },
+            _ => return,
+        }
+        self.settle(lease, broken);
     }
 
     /// What is counted from for a lease that was just granted: the first time that it was asked for.
@@ -99,20 +149,24 @@ impl Keeper {
     /// Something is there: it is kept from now on, and its guard handed out.
     fn got(&mut self, id: u64, lease: u64, claims: Vec<v1::Claim>, answer: Option<Answer>) {
         let Some(errand) = self.errands.remove(&id) else { return };
+        if let Some(gate) = &errand.gate {
+            // Who waited in line had nothing to make progress with.
+            gate.progressed(self.clock.now());
+        }
         if let Some(answer) = answer {
             self.book.insert(lease, Entry::new(answer, errand.gate.clone()));
         }
         let (until, ttl) = self.book.promise(lease).unwrap_or_default();
         let fate = Arc::new(Fate::new(self.clock.clone(), until));
-        let handles = claims.iter().map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
-        self.book.stake(lease, Stake { handles, fate: fate.clone() });
+        let handles: Vec<String> = claims.iter().map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
+        self.book.stake(lease, Stake::new(handles.clone(), fate.clone()));
+        // To claim something with a lease is to use it.
+        self.book.touch(lease, self.clock.now());
         if self.book.is_over(lease) {
             fate.lose(Loss::Unheard);
         }
         let what = match errand.want {
-            Want::Claims(acquire) if acquire.grant.is_none() => {
-                LetGo::Claims { lease, resources: claims.iter().map(|claim| claim.resource.clone()).collect() }
-            }
+            Want::Claims(acquire) if acquire.grant.is_none() => LetGo::Claims { lease, handles },
             Want::Claims(_) | Want::Lease(_) => LetGo::Lease(lease),
         };
         // Whoever asked may be gone meanwhile: then it is given back.
@@ -123,10 +177,9 @@ impl Keeper {
     }
 
     fn refused(&mut self, id: u64, failure: v1::Failure, now: BootTime) {
-        self.turn_away(&failure, now);
         let Some(errand) = self.errands.get_mut(&id) else { return };
         match code_of(&failure) {
-            Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown) => {
+            _ if is_transient(&failure) => {
                 errand.again = Some(now + errand.pause().max(Duration::from_millis(failure.retry_after_ms)));
             }
             // It waited through an outage for longer than its lease lived. It stands in line again, behind the others.
@@ -138,8 +191,9 @@ impl Keeper {
             }
             code => {
                 let Some(errand) = self.errands.remove(&id) else { return };
-                if errand.has_own_lease() {
-                    self.book.remove(errand.lease());
+                if errand.asks > 1 || errand.has_waited {
+                    // An earlier attempt may have got a part of it.
+                    self.leave(&errand, now);
                 }
                 let has_waited_out = code == Some(Code::NoClaim) && errand.has_waited;
                 let error = if has_waited_out { Error::WaitedOut } else { failure.into() };
@@ -182,7 +236,13 @@ impl Keeper {
                 self.confirm(lease, now);
                 self.refuse_askers(lease, &failure);
             }
-            _ => self.book.unanswered(&[(lease, 0)], now, Duration::from_millis(failure.retry_after_ms)),
+            _ => {
+                if !is_transient(&failure) {
+                    self.book.refused(lease);
+                    self.refuse_askers(lease, &failure);
+                }
+                self.book.unanswered(&[(lease, 0)], now, Duration::from_millis(failure.retry_after_ms));
+            }
         }
     }
 
@@ -216,8 +276,8 @@ impl Keeper {
     }
 
     /// A server that does not lead, or stops, is left for the next one.
-    fn turn_away(&mut self, failure: &v1::Failure, now: BootTime) {
-        if matches!(code_of(failure), Some(Code::NotLeader | Code::Stopping)) {
+    fn turn_away(&mut self, link: LinkId, failure: &v1::Failure, now: BootTime) {
+        if matches!(code_of(failure), Some(Code::NotLeader | Code::Stopping)) && self.links.is_current(link) {
             let given_up = self.links.turn(now);
             given_up.into_iter().for_each(|link| self.lose_link(link, now));
             self.ask_again_elsewhere(now);
@@ -243,6 +303,11 @@ impl Keeper {
             let _ = asker.reply.send(Err(Error::Lost(Loss::TimeOver)));
         }
     }
+}
+
+/// Whether the same may be asked again, and be answered then.
+fn is_transient(failure: &v1::Failure) -> bool {
+    matches!(code_of(failure), Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown))
 }
 
 /// Whether somebody ordered the end, so that to start anew would be to disobey.

@@ -5,7 +5,7 @@ use crate::clock::BootTime;
 use crate::fate::{Event, Fate, Loss};
 use crate::timing::{Timing, safe_for};
 use crate::v1::{RenewKind, RenewNotice, RenewPolicy};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(crate) struct Entry {
     wish_ms: Option<i64>,
     gate: Option<Gate>,
     in_line: bool,
+    /// Nobody renews it any longer: it runs out by itself.
+    is_left: bool,
     is_over: bool,
     is_final: bool,
     /// How many of its claims were broken while it lived on.
@@ -49,6 +51,22 @@ pub(crate) struct Stake {
     /// What it holds, as NAME@FENCE; nothing, if it stands for the lease alone.
     pub(crate) handles: Vec<String>,
     pub(crate) fate: Arc<Fate>,
+    /// Claims that may have been broken, and until when each was vouched for since that was heard. Until all are, renewals
+    /// of the lease promise it nothing.
+    doubts: BTreeMap<String, Option<BootTime>>,
+}
+
+impl Stake {
+    pub(crate) fn new(handles: Vec<String>, fate: Arc<Fate>) -> Self {
+        Self { handles, fate, doubts: BTreeMap::new() }
+    }
+
+    fn promise(&self, until: BootTime) {
+        if self.doubts.is_empty() {
+            self.fate.extend(until);
+            self.fate.hold();
+        }
+    }
 }
 
 /// Renewals stop when no progress was told for so long.
@@ -60,6 +78,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// Progress was told.
+    pub(crate) fn progressed(&self, now: BootTime) {
+        let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
+        self.progress_nanos.fetch_max(nanos, Ordering::SeqCst);
+    }
+
     fn is_shut(&self, now: BootTime) -> bool {
         let last = BootTime::from_start(Duration::from_nanos(self.progress_nanos.load(Ordering::SeqCst)));
         now.since(last) > self.timeout
@@ -96,6 +120,7 @@ impl Entry {
             wish_ms: None,
             gate,
             in_line: false,
+            is_left: false,
             is_over: false,
             is_final: false,
             broken: 0,
@@ -119,13 +144,13 @@ impl Entry {
     }
 
     fn timing(&self) -> Timing {
-        Timing::of(self.first_ttl)
+        Timing::of(self.first_ttl.max(self.ttl))
     }
 
     /// The kind of renewal that it is to have, if any.
     fn kind(&self) -> Option<RenewKind> {
         match self.policy {
-            _ if self.is_over => None,
+            _ if self.is_over || self.is_left => None,
             _ if self.wish_ms.is_some() => Some(RenewKind::Explicit),
             _ if self.in_line => Some(RenewKind::Auto),
             RenewPolicy::Auto | RenewPolicy::Unspecified => Some(RenewKind::Auto),
@@ -178,8 +203,25 @@ impl Book {
         self.leases.insert(lease, entry);
     }
 
+    /// A lease is given back, with all that hangs on it.
     pub(crate) fn remove(&mut self, lease: u64) {
-        self.leases.remove(&lease);
+        for stake in self.leases.remove(&lease).into_iter().flat_map(|entry| entry.stakes) {
+            stake.fate.lose(Loss::GivenBack);
+        }
+    }
+
+    /// A lease is not renewed any longer, and not given back either.
+    pub(crate) fn leave(&mut self, lease: u64) {
+        if let Some(entry) = self.leases.get_mut(&lease) {
+            entry.is_left = true;
+        }
+    }
+
+    /// Whether somebody holds a resource on this lease.
+    pub(crate) fn holds(&self, lease: u64, resource: &str) -> bool {
+        let stakes = self.leases.get(&lease).map_or(&[][..], |entry| &entry.stakes);
+        let of = |handle: &String| handle.rsplit_once('@').is_some_and(|(name, _)| name == resource);
+        stakes.iter().any(|stake| !stake.fate.is_lost() && stake.handles.iter().any(of))
     }
 
     pub(crate) fn contains(&self, lease: u64) -> bool {
@@ -272,26 +314,31 @@ impl Book {
         if answer.sent + safe_for(answer.ttl) > entry.safe_until() {
             (entry.ttl, entry.counts_from) = (answer.ttl, answer.sent);
         }
-        entry.next = entry.counts_from + entry.pace();
-        let broken = notice.map_or(0, |notice| notice.lost);
-        let doubtful = if broken > entry.broken { entry.handles() } else { BTreeSet::new() };
-        let until = entry.safe_until();
-        // What may have been broken is not promised anything by this answer.
-        for stake in entry.stakes.iter().filter(|stake| !stake.handles.iter().any(|handle| doubtful.contains(handle))) {
-            stake.fate.extend(until);
-            stake.fate.hold();
+        // Also if it moved nothing, the next one is not due before its time.
+        entry.next = entry.counts_from.max(answer.sent) + entry.pace();
+        let is_doubtful = notice.is_some_and(|notice| notice.lost > entry.broken);
+        for stake in entry.stakes.iter_mut().filter(|stake| is_doubtful && !stake.fate.is_lost()) {
+            // What may have been broken is not promised anything by this answer.
+            stake.doubts = stake.handles.iter().map(|handle| (handle.clone(), None)).collect();
         }
+        entry.stakes.iter().for_each(|stake| stake.promise(answer.sent + safe_for(answer.ttl)));
         entry.notice(notice);
-        doubtful.into_iter().collect()
+        entry.stakes.iter().filter(|_| is_doubtful).flat_map(|stake| stake.doubts.keys().cloned()).collect()
     }
 
     /// A handle was asked about, and its claim is still held.
     pub(crate) fn vouched(&mut self, lease: u64, handle: &str, answer: Answer) {
         let Some(entry) = self.leases.get_mut(&lease) else { return };
-        let until = answer.sent + safe_for(answer.ttl);
-        for stake in entry.stakes.iter().filter(|stake| stake.handles.iter().any(|other| other == handle)) {
-            stake.fate.extend(until);
-            stake.fate.hold();
+        for stake in &mut entry.stakes {
+            if let Some(vouched) = stake.doubts.get_mut(handle) {
+                *vouched = Some(answer.sent + safe_for(answer.ttl));
+            }
+            // All of what one guard stands for, and none longer than the others.
+            let all: Option<Vec<BootTime>> = stake.doubts.values().copied().collect();
+            if let Some(until) = all.and_then(|all| all.into_iter().min()) {
+                stake.doubts.clear();
+                stake.promise(until);
+            }
         }
     }
 
@@ -330,6 +377,13 @@ impl Book {
         }
     }
 
+    /// What was wished for cannot be.
+    pub(crate) fn refused(&mut self, lease: u64) {
+        if let Some(entry) = self.leases.get_mut(&lease) {
+            entry.wish_ms = None;
+        }
+    }
+
     /// The server says that a lease is over.
     pub(crate) fn ended(&mut self, lease: u64, loss: &Loss) {
         if let Some(entry) = self.leases.get_mut(&lease) {
@@ -346,12 +400,14 @@ impl Book {
             due.for_each(|stake| stake.fate.lose(loss.clone()));
             entry.is_over = entry.stakes.iter().all(|stake| stake.fate.is_lost());
         }
+        self.leases.retain(|_, entry| !(entry.is_left && entry.is_over));
     }
 
     /// A renewal is to be sent at once: somebody asked for it, or a seat is to be confirmed.
     pub(crate) fn hurry(&mut self, lease: u64, now: BootTime, wish_ms: Option<i64>) {
         if let Some(entry) = self.leases.get_mut(&lease) {
-            entry.wish_ms = wish_ms.or(entry.wish_ms);
+            // A TTL that somebody wished for is not forgotten for somebody who has no wish.
+            entry.wish_ms = wish_ms.max(entry.wish_ms);
             (entry.next, entry.tries) = (now, 0);
         }
     }
@@ -373,11 +429,6 @@ impl Book {
 }
 
 impl Entry {
-    fn handles(&self) -> BTreeSet<String> {
-        let alive = self.stakes.iter().filter(|stake| !stake.fate.is_lost());
-        alive.flat_map(|stake| stake.handles.iter().cloned()).collect()
-    }
-
     fn notice(&mut self, notice: Option<&RenewNotice>) {
         let Some(notice) = notice else { return };
         let tell = |event: &Event| self.stakes.iter().for_each(|stake| stake.fate.tell(event.clone()));

@@ -30,7 +30,7 @@ fn desk_with(gate: Option<Gate>, handles: &[&str]) -> Desk {
     book.insert(LEASE, Entry::new(answer(START, secs(15)), gate));
     let fate = Arc::new(Fate::new(Clock::system(), BootTime::default()));
     let handles = handles.iter().map(ToString::to_string).collect();
-    book.stake(LEASE, Stake { handles, fate: fate.clone() });
+    book.stake(LEASE, Stake::new(handles, fate.clone()));
     Desk { book, fate }
 }
 
@@ -137,7 +137,7 @@ fn a_hung_program_is_not_renewed_and_one_that_goes_on_is() {
 fn what_hangs_on_a_broken_claim_is_promised_nothing_by_a_renewal_of_the_lease() {
     let mut desk = desk_with(None, &["db@1"]);
     let other = Arc::new(Fate::new(Clock::system(), BootTime::default()));
-    desk.book.stake(LEASE, Stake { handles: vec!["log@2".into()], fate: other.clone() });
+    desk.book.stake(LEASE, Stake::new(vec!["log@2".into()], other.clone()));
     let before = desk.fate.safe_until();
     desk.renewed_at(START + 5_000);
     let notice = RenewNotice { lost: 1, ..RenewNotice::default() };
@@ -205,8 +205,72 @@ fn the_last_of_a_lifetime_is_not_spent_in_a_storm_of_renewals() {
     let mut desk = desk();
     let notice = RenewNotice { is_final: true, ..RenewNotice::default() };
     desk.book.renewed(LEASE, answer(START + 5_000, Duration::from_millis(3)), RenewKind::Auto, Some(&notice));
-    let due = desk.book.due().unwrap();
-    assert!(due >= at(START + 5_000), "{due:?}");
+    // Answers that move nothing do not hurry the next attempt.
+    let mut now = START + 5_000;
+    for _ in 0..5 {
+        let next = desk.book.due().unwrap();
+        assert!(next >= at(now + 700), "a twentieth of the TTL at least: {next:?} after {now}");
+        now += 750;
+        desk.renewed_at(now);
+        desk.book.renewed(LEASE, answer(now, Duration::from_millis(3)), RenewKind::Auto, Some(&notice));
+    }
     desk.book.lapse(at(START + 60_000));
     assert_eq!(desk.standing(), crate::Standing::Lost(Loss::TimeOver));
+}
+
+#[test]
+fn several_claims_of_one_guard_are_vouched_for_together() {
+    let mut desk = desk_with(None, &["log@2", "queue@3"]);
+    let before = desk.fate.safe_until();
+    let notice = RenewNotice { lost: 1, ..RenewNotice::default() };
+    desk.book.renewed(LEASE, answer(START + 5_000, secs(15)), RenewKind::Auto, Some(&notice));
+    desk.book.vouched(LEASE, "log@2", answer(START + 5_100, secs(15)));
+    assert_eq!(desk.fate.safe_until(), before, "of the other one nothing is known");
+    // Not even a renewal that tells nothing new.
+    desk.renewed(answer(START + 6_000, secs(15)));
+    assert_eq!(desk.fate.safe_until(), before);
+    desk.book.vouched(LEASE, "queue@3", answer(START + 5_050, secs(15)));
+    assert_eq!(desk.fate.safe_until(), at(START + 5_050) + safe_for(secs(15)), "none longer than the others");
+}
+
+#[test]
+fn an_answer_promises_what_it_says_and_not_what_a_later_one_said() {
+    let mut desk = desk_with(None, &["db@1"]);
+    let notice = RenewNotice { lost: 1, ..RenewNotice::default() };
+    desk.book.renewed(LEASE, answer(START + 9_000, secs(15)), RenewKind::Auto, Some(&notice));
+    desk.book.vouched(LEASE, "db@1", answer(START + 5_500, secs(15)));
+    // Sent before the break, and answered last.
+    desk.renewed(answer(START + 5_000, secs(15)));
+    assert_eq!(desk.fate.safe_until(), at(START + 5_500) + safe_for(secs(15)));
+}
+
+#[test]
+fn what_hangs_on_a_lease_that_is_given_back_is_lost_with_it() {
+    let mut desk = desk_with(None, &["db@1"]);
+    let other = Arc::new(Fate::new(Clock::system(), at(START)));
+    desk.book.stake(LEASE, Stake::new(Vec::new(), other.clone()));
+    desk.book.remove(LEASE);
+    assert_eq!(desk.standing(), crate::Standing::Lost(Loss::GivenBack));
+    assert!(other.is_lost());
+}
+
+#[test]
+fn a_lease_that_is_left_is_not_renewed_and_runs_out() {
+    let mut desk = desk();
+    desk.book.leave(LEASE);
+    assert!(desk.renewed_at(START + 10_000).is_empty() && !desk.fate.is_lost());
+    desk.book.lapse(at(START + 60_000));
+    assert_eq!(desk.standing(), crate::Standing::Lost(Loss::TimeOver));
+    assert!(!desk.book.contains(LEASE));
+}
+
+#[test]
+fn a_wish_that_cannot_be_does_not_stop_the_heartbeat() {
+    let mut desk = desk();
+    desk.book.hurry(LEASE, at(START + 1_000), Some(50));
+    desk.book.renewals(at(START + 1_000), 0.0);
+    desk.book.refused(LEASE);
+    desk.book.unanswered(&[(LEASE, 50)], at(START + 1_010), Duration::ZERO);
+    let messages = desk.book.renewals(at(START + 1_760), 0.0);
+    assert_eq!(messages, [Renewals { kind: RenewKind::Auto, leases: vec![(LEASE, 0)] }]);
 }

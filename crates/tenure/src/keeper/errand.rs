@@ -85,6 +85,8 @@ pub(super) struct Errand {
     /// When the attempt to get it with this lease began.
     pub(super) first_sent: Option<BootTime>,
     pub(super) has_waited: bool,
+    /// How often it was asked for, with this lease.
+    pub(super) asks: u32,
     /// Why no server was reached, each time.
     pub(super) unreached: Vec<Error>,
     pub(super) reply: oneshot::Sender<Result<Got, Error>>,
@@ -109,6 +111,7 @@ impl Errand {
             again: Some(now),
             first_sent: None,
             has_waited: false,
+            asks: 0,
             unreached: Vec::new(),
             reply,
             is_patient: patience != Patience::Answer,
@@ -152,14 +155,18 @@ impl Errand {
         }
     }
 
-    /// By the TTL that is asked for.
-    pub(super) fn timing(&self) -> Timing {
+    /// The TTL that is asked for, if it is said.
+    pub(super) fn ttl_or(&self, unsaid: Duration) -> Duration {
         let grant = match &self.want {
             Want::Claims(acquire) => acquire.grant.as_ref(),
             Want::Lease(grant) => Some(grant),
         };
         let ttl_ms = grant.map_or(0, |grant| u64::try_from(grant.ttl_ms).unwrap_or_default());
-        Timing::of(if ttl_ms == 0 { Duration::from_secs(15) } else { Duration::from_millis(ttl_ms) })
+        if ttl_ms == 0 { unsaid } else { Duration::from_millis(ttl_ms) }
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::of(self.ttl_or(Duration::from_secs(15)))
     }
 
     /// How long to wait before it is asked for again.
@@ -179,7 +186,7 @@ impl Errand {
             Want::Claims(acquire) => acquire.grant.iter_mut().for_each(|grant| grant.lease = lease),
             Want::Lease(grant) => grant.lease = lease,
         }
-        (self.stage, self.first_sent, self.has_waited) = (Stage::Asked, None, false);
+        (self.stage, self.first_sent, self.has_waited, self.asks) = (Stage::Asked, None, false, 0);
         self.again = Some(now);
     }
 

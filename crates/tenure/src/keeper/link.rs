@@ -51,8 +51,9 @@ pub(crate) struct Links {
 #[derive(Debug)]
 struct Link {
     requests: mpsc::Sender<Request>,
-    /// When it was opened, or last brought something.
-    heard: BootTime,
+    /// Since when it is silent: from the first request that it has brought nothing after.
+    silent_since: BootTime,
+    is_asked: bool,
     task: AbortHandle,
 }
 
@@ -87,7 +88,7 @@ impl Links {
     /// Notes that a connection has brought something.
     pub(crate) fn heard(&mut self, link: LinkId, now: BootTime) {
         if let Some(link) = self.links.get_mut(&link) {
-            link.heard = now;
+            (link.silent_since, link.is_asked) = (now, false);
         }
     }
 
@@ -101,22 +102,23 @@ impl Links {
         self.links.last_key_value().is_some_and(|(last, _)| *last == link)
     }
 
-    /// Sends over the newest connection, or over a new one if there is none. Nothing is said if it cannot be sent: it
-    /// is not answered, and tried again.
-    pub(crate) fn send(&mut self, request: Request, now: BootTime) -> LinkId {
+    /// Sends over the newest connection, or over a new one if there is none; or not at all, if too much waits to be sent.
+    pub(crate) fn send(&mut self, request: Request, now: BootTime) -> Option<LinkId> {
         if self.links.is_empty() {
             self.open(now);
         }
-        let (id, link) = self.links.last_key_value().expect("one was opened if there was none");
-        let _ = link.requests.try_send(request);
-        *id
+        let (id, link) = self.links.iter_mut().next_back()?;
+        if !link.is_asked {
+            (link.silent_since, link.is_asked) = (now, true);
+        }
+        link.requests.try_send(request).ok().map(|()| *id)
     }
 
     /// Goes on to the next server over a new connection, if the newest one has been silent for so long. It tells the ones
     /// that were given up for it.
     pub(crate) fn turn_from_silence(&mut self, now: BootTime, silence: Duration) -> Option<Vec<LinkId>> {
         let (_, newest) = self.links.last_key_value()?;
-        (now.since(newest.heard) >= silence).then(|| self.turn(now))
+        (newest.is_asked && now.since(newest.silent_since) >= silence).then(|| self.turn(now))
     }
 
     /// Goes on to the next server over a new connection.
@@ -135,7 +137,7 @@ impl Links {
         self.last += 1;
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);
         let task = tokio::spawn(carry(self.last, endpoint, unsent, self.bring.clone())).abort_handle();
-        self.links.insert(self.last, Link { requests, heard: now, task });
+        self.links.insert(self.last, Link { requests, silent_since: now, is_asked: false, task });
     }
 }
 

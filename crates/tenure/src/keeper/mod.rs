@@ -41,8 +41,8 @@ pub(crate) enum Order {
     Touch { lease: u64 },
     /// Give something back.
     LetGo { what: LetGo, fate: Arc<Fate>, reply: Option<oneshot::Sender<Result<(), Error>>> },
-    /// Keep something no longer, and do not give it back either.
-    Leave { what: LetGo, fate: Arc<Fate> },
+    /// Renew a lease no longer, and do not give it back either.
+    Leave { lease: u64 },
     /// Tell when nothing is left to be given back, or how many are left at that time.
     Flush { until: BootTime, reply: oneshot::Sender<usize> },
 }
@@ -52,21 +52,10 @@ pub(crate) enum Order {
 pub(crate) enum LetGo {
     /// A lease with all that hangs on it.
     Lease(u64),
-    /// Claims; the lease lives on.
-    Claims { lease: u64, resources: Vec<String> },
-}
-
-impl LetGo {
-    fn body(&self) -> Ask {
-        match self {
-            Self::Lease(lease) => Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: *lease }),
-            Self::Claims { lease, resources } => Ask::Cancel(v1::CancelRequest {
-                lease: *lease,
-                resources: resources.clone(),
-                ..v1::CancelRequest::default()
-            }),
-        }
-    }
+    /// Claims that are held; the lease lives on. By handle, so that what is claimed anew under the same name is not meant.
+    Claims { lease: u64, handles: Vec<String> },
+    /// Claims that are in line, or on their way there; the lease lives on.
+    Line { lease: u64, resources: Vec<String> },
 }
 
 /// The way to a keeper. When the last one is gone, the keeper gives back what it was told to, and ends.
@@ -110,8 +99,8 @@ struct Pending {
 /// What a request was for.
 #[derive(Debug)]
 enum What {
-    /// An errand, by its number.
-    Errand(u64),
+    /// An errand, by its number, and the lease that it had then.
+    Errand { errand: u64, lease: u64, has_own_lease: bool },
     /// Renewals.
     Renewals(book::Renewals),
     /// Whether a claim is still held, after so many were broken.
@@ -205,7 +194,11 @@ impl Keeper {
         let now = self.clock.now();
         match order {
             Order::Get { errand, quest, reply } => {
-                self.errands.insert(errand, Errand::new(quest, now, reply));
+                let new = Errand::new(quest, now, reply);
+                match self.claimed_already(&new) {
+                    Some(refusal) => drop(new.reply.send(Err(refusal))),
+                    None => drop(self.errands.insert(errand, new)),
+                }
             }
             Order::Forget { errand } => self.forget(errand, now),
             Order::Renew { lease, ttl_ms, reply } => {
@@ -214,7 +207,7 @@ impl Keeper {
             }
             Order::Touch { lease } => self.book.touch(lease, now),
             Order::LetGo { what, fate, reply } => self.let_go(what, &fate, reply, now),
-            Order::Leave { what, fate } => self.keep_no_longer(&what, &fate),
+            Order::Leave { lease } => self.book.leave(lease),
             Order::Flush { until, reply } => self.flushes.push((until, reply)),
         }
     }
@@ -222,8 +215,10 @@ impl Keeper {
     fn send(&mut self, body: Ask, what: What, now: BootTime) {
         self.last_request += 1;
         let request = v1::Request { id: self.last_request, body: Some(body) };
-        let link = self.links.send(request, now);
-        self.pending.insert(self.last_request, Pending { link, sent: now, what });
+        // What was not sent is not answered, and tried again.
+        if let Some(link) = self.links.send(request, now) {
+            self.pending.insert(self.last_request, Pending { link, sent: now, what });
+        }
     }
 
     fn renew(&mut self, now: BootTime) {
@@ -266,7 +261,7 @@ impl Keeper {
         for id in lost {
             let Some(pending) = self.pending.remove(&id) else { continue };
             match pending.what {
-                What::Errand(errand) => {
+                What::Errand { errand, .. } => {
                     if let Some(errand) = self.errands.get_mut(&errand) {
                         errand.again = Some(now + errand.pause());
                     }
@@ -288,17 +283,18 @@ impl Keeper {
         self.links.heard(link, now);
         match news {
             News::Open => {}
-            News::Answer(response) => self.answered(response, now),
+            News::Answer(response) => self.answered(link, response, now),
             News::Closed(error) => {
                 let was_current = self.links.is_current(link);
                 self.links.closed(link);
                 if let Error::Unreachable { .. } = &error {
                     self.note_unreached(link, &error);
                 }
-                self.lose_link(link, now);
+                // What was lost with it is asked for again after a pause, so this comes last.
                 if was_current {
                     self.ask_again_elsewhere(now);
                 }
+                self.lose_link(link, now);
             }
         }
     }
@@ -307,7 +303,7 @@ impl Keeper {
     fn note_unreached(&mut self, link: LinkId, error: &Error) {
         let of_link = self.pending.values().filter(|pending| pending.link == link);
         let errands = of_link.filter_map(|pending| match pending.what {
-            What::Errand(errand) => Some(errand),
+            What::Errand { errand, .. } => Some(errand),
             _ => None,
         });
         for errand in errands.collect::<Vec<_>>() {
@@ -333,16 +329,44 @@ impl Keeper {
     }
 
     fn ask(&mut self, id: u64, now: BootTime) {
+        let is_leaving = self.errands.get(&id).is_some_and(|errand| self.is_leaving(errand));
         let Some(errand) = self.errands.get_mut(&id) else { return };
+        if is_leaving {
+            // A cancel that is under way would mean this one, too.
+            errand.again = Some(now + errand.pause());
+            return;
+        }
         let is_retry = errand.first_sent.is_some();
         errand.first_sent.get_or_insert(now);
+        errand.asks += 1;
         // One that stands in line is answered when its turn comes; it is asked again when its connection is lost.
         errand.again = Some(now + errand.answer_time());
         let (body, silence) = (errand.body(), errand.answer_time());
+        let what = What::Errand { errand: id, lease: errand.lease(), has_own_lease: errand.has_own_lease() };
         if is_retry {
             self.turn_from_silence(now, silence);
         }
-        self.send(body, What::Errand(id), now);
+        self.send(body, what, now);
+    }
+
+    /// Why something is not asked for: this client has it on the same lease, or is at it, and two guards would let it go
+    /// for each other.
+    fn claimed_already(&self, new: &Errand) -> Option<Error> {
+        let lease = new.lease();
+        let wants = |resource: &String| {
+            let others = self.errands.values().filter(|errand| errand.lease() == lease);
+            self.book.holds(lease, resource) || others.flat_map(Errand::resources).any(|other| other == *resource)
+        };
+        let resource = new.resources().into_iter().find(wants)?;
+        let message = format!("this lease claims {resource} already; nothing was changed");
+        let code = tenure_api::Code::Claimed.text().into();
+        Some(v1::Failure { code, message, lease, resource, ..v1::Failure::default() }.into())
+    }
+
+    /// Whether a claim on the same lease and the same resource is being taken back.
+    fn is_leaving(&self, errand: &Errand) -> bool {
+        let (lease, resources) = (errand.lease(), errand.resources());
+        self.partings.values().any(|parting| parting.is_of(lease, &resources))
     }
 
     fn tell_flushed(&mut self, now: BootTime) {

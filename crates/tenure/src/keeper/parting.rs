@@ -1,7 +1,7 @@
 //! Giving back: what was let go is told to the server until it has heard it, or until it is over anyway.
 
 use super::errand::{Errand, Got, Quest, Stage};
-use super::{Keeper, LetGo, Order, Orders, What};
+use super::{Ask, Keeper, LetGo, Order, Orders, What};
 use crate::clock::BootTime;
 use crate::error::Error;
 use crate::fate::{Fate, Loss};
@@ -12,8 +12,11 @@ use tenure_api::{Code, code_of};
 use tokio::sync::oneshot;
 
 /// Pauses between attempts.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MIN: Duration = Duration::from_millis(300);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// What is not known to end sooner is given back for so long.
+const UNKNOWN_TTL: Duration = Duration::from_secs(3600);
 
 /// However short a lease is, whoever waits for its release is told for so long.
 const TELL_MIN: Duration = Duration::from_secs(5);
@@ -32,6 +35,38 @@ pub(super) struct Parting {
 }
 
 impl Parting {
+    /// Whether claims on these resources are being taken back from a line.
+    pub(super) fn is_of(&self, lease: u64, resources: &[String]) -> bool {
+        match &self.what {
+            LetGo::Line { lease: other, resources: others } => {
+                *other == lease && others.iter().any(|other| resources.contains(other))
+            }
+            LetGo::Lease(_) | LetGo::Claims { .. } => false,
+        }
+    }
+
+    /// What the server is told next.
+    fn body(&self) -> Option<Ask> {
+        match &self.what {
+            LetGo::Lease(lease) => Some(Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: *lease })),
+            LetGo::Claims { handles, .. } => {
+                handles.first().map(|handle| Ask::Release(v1::ReleaseRequest { handle: handle.clone() }))
+            }
+            LetGo::Line { lease, resources } => {
+                let (lease, resources) = (*lease, resources.clone());
+                Some(Ask::Cancel(v1::CancelRequest { lease, resources, ..v1::CancelRequest::default() }))
+            }
+        }
+    }
+
+    /// One handle was heard of: whether there are more.
+    fn goes_on(&mut self, now: BootTime) -> bool {
+        let LetGo::Claims { handles, .. } = &mut self.what else { return false };
+        handles.drain(..1.min(handles.len()));
+        (self.next, self.pause) = (now, PAUSE_MIN);
+        !handles.is_empty()
+    }
+
     pub(super) fn due(&self) -> BootTime {
         self.next.min(self.until)
     }
@@ -52,17 +87,13 @@ impl Keeper {
         reply: Option<oneshot::Sender<Result<(), Error>>>,
         now: BootTime,
     ) {
-        self.keep_no_longer(&what, fate);
+        match &what {
+            LetGo::Lease(lease) => self.book.remove(*lease),
+            LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } => self.book.unstake(*lease, fate),
+        }
+        fate.lose(Loss::GivenBack);
         let until = fate.safe_until().max(now + TELL_MIN);
         self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure: false, reply });
-    }
-
-    /// A guard is gone: what it stood for is not renewed for its sake.
-    pub(super) fn keep_no_longer(&mut self, what: &LetGo, fate: &Arc<Fate>) {
-        match what {
-            LetGo::Lease(lease) => self.book.remove(*lease),
-            LetGo::Claims { lease, .. } => self.book.unstake(*lease, fate),
-        }
     }
 
     /// Somebody does not wait any longer for what it asked for.
@@ -82,18 +113,27 @@ impl Keeper {
     }
 
     /// Takes back what may have been asked for.
-    fn leave(&mut self, errand: &Errand, now: BootTime) {
-        let Some(first_sent) = errand.first_sent else { return };
+    pub(super) fn leave(&mut self, errand: &Errand, now: BootTime) {
+        if errand.first_sent.is_none() {
+            return;
+        }
         let lease = errand.lease();
+        let ttl = self.book.promise(lease).map_or(errand.ttl_or(UNKNOWN_TTL), |(_, ttl)| ttl);
         let what = if errand.has_own_lease() {
             self.book.remove(lease);
             LetGo::Lease(lease)
         } else {
-            LetGo::Claims { lease, resources: errand.resources() }
+            LetGo::Line { lease, resources: errand.resources() }
         };
-        let until = first_sent.max(now) + errand.timing().safe_until;
         let is_unsure = matches!(errand.stage, Stage::Asked);
+        let until = now + ttl.max(TELL_MIN);
         self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure, reply: None });
+    }
+
+    /// Something came that nobody waits for any longer.
+    pub(super) fn send_back(&mut self, what: LetGo, now: BootTime) {
+        let until = now + UNKNOWN_TTL;
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure: false, reply: None });
     }
 
     fn begin_parting(&mut self, parting: Parting) {
@@ -111,13 +151,16 @@ impl Keeper {
         let due: Vec<u64> = self.partings.iter().filter(|(_, p)| now >= p.next).map(|(id, _)| *id).collect();
         for id in due {
             let Some(parting) = self.partings.get_mut(&id) else { continue };
-            let (body, silence) = (parting.what.body(), parting.pause);
+            let (body, silence) = (parting.body(), parting.pause);
             let is_retry = parting.pause > PAUSE_MIN;
             parting.failed(now);
             if is_retry {
                 self.turn_from_silence(now, silence);
             }
-            self.send(body, What::Parting(id), now);
+            match body {
+                Some(body) => self.send(body, What::Parting(id), now),
+                None => self.parted(id, None, now),
+            }
         }
     }
 
@@ -135,6 +178,9 @@ impl Keeper {
                 _ => Err(failure.into()),
             },
         };
+        if parting.goes_on(now) {
+            return;
+        }
         if let Some(reply) = self.partings.remove(&id).and_then(|parting| parting.reply) {
             let _ = reply.send(outcome);
         }
