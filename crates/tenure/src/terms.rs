@@ -81,14 +81,12 @@ macro_rules! with_terms {
     ($name:ident $(<$life:lifetime>)?) => {
         impl $(<$life>)? $name $(<$life>)? {
             /// For so long, unless it is renewed: 15 s if nothing is said, or what the class says.
-            #[must_use]
             pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
                 self.terms.ttl = Some(ttl);
                 self
             }
 
             /// For whom; else `user@host:pid`.
-            #[must_use]
             pub fn holder(mut self, holder: impl Into<String>) -> Self {
                 self.terms.holder = Some(holder.into());
                 self
@@ -96,49 +94,42 @@ macro_rules! with_terms {
 
             /// By the presets and the policy of this class: `lock`, `election`, `session`, `reservation`, `cache`,
             /// `registration`, or one that was defined.
-            #[must_use]
             pub fn class(mut self, class: impl Into<String>) -> Self {
                 self.terms.class = class.into();
                 self
             }
 
             /// What it is for, in a sentence; people see it when they ask who holds it and why.
-            #[must_use]
             pub fn reason(mut self, reason: impl Into<String>) -> Self {
                 self.terms.reason = reason.into();
                 self
             }
 
             /// A label, by which leases can be listed and revoked.
-            #[must_use]
             pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
                 self.terms.labels.push((key.into(), value.into()));
                 self
             }
 
             /// How long it stays held and renewable after its deadline. Its holder stops at the deadline all the same.
-            #[must_use]
             pub fn grace(mut self, grace: std::time::Duration) -> Self {
                 self.terms.grace = Some(grace);
                 self
             }
 
             /// How long it may be renewed at all.
-            #[must_use]
             pub fn max_lifetime(mut self, lifetime: std::time::Duration) -> Self {
                 self.terms.lifetime = Some(lifetime);
                 self
             }
 
             /// The longest lifetime counts only while others wait.
-            #[must_use]
             pub fn while_others_wait(mut self) -> Self {
                 self.terms.lifetime_while_others_wait = true;
                 self
             }
 
             /// It ends with this lease.
-            #[must_use]
             pub fn child_of(mut self, parent: u64) -> Self {
                 self.terms.parent = parent;
                 self
@@ -146,7 +137,6 @@ macro_rules! with_terms {
 
             /// It is renewed only while progress is told at least so often. A program that hangs loses its lease, even if
             /// the process lives.
-            #[must_use]
             pub fn progress_timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.terms.progress_timeout = Some(timeout);
                 self
