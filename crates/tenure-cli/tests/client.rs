@@ -161,6 +161,20 @@ async fn a_late_answer_does_not_lengthen_what_it_promises() {
     assert!(hold.safe_until() + delay <= clock.now() + safe_for(ttl), "a renewal counts from its answer");
 }
 
+#[tokio::test]
+async fn answers_that_come_a_retransmission_later_cost_nothing() {
+    let (_directory, server, direct) = house().await;
+    let proxy = Proxy::start(&server.addr).await;
+    let client = Client::connect(&proxy.addr).await.unwrap();
+    let hold = client.lease("db").ttl(TTL).acquire().await.unwrap();
+    // A lost packet comes again after some 200 ms: later than an answer is waited for here, so that each is asked twice.
+    proxy.delay(Duration::from_millis(250));
+    let clock = Clock::system();
+    clock.until(clock.now() + TTL * 3).await;
+    assert!(hold.ensure().is_ok() && verify(&direct, &hold).await.is_ok());
+    assert!(proxy.connections() < 60, "{} connections", proxy.connections());
+}
+
 #[test]
 fn a_runtime_that_is_busy_for_three_ttls_does_not_lose_the_lease() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
