@@ -26,6 +26,13 @@ fn what_was_begun_is_not_begun_again_whatever_became_of_it() {
         let third = server.tenure(&["once", key, "--done-code", "9", "--", "echo", "begun"]);
         assert_eq!(third.status.code(), Some(9));
     }
+    for useless in [&["once", "key", "--ttl", "5s", "--", "true"][..], &["elect", "primary", "--holder", "ann"]] {
+        assert_eq!(
+            server.tenure(useless).status.code(),
+            Some(2),
+            "an option that does nothing is refused: {useless:?}"
+        );
+    }
     let left = text(&server.tenure(&["ls", "-o", "json"]).stdout);
     let left: serde_json::Value = serde_json::from_str(&left).unwrap();
     assert_eq!(left["items"][0]["ttl_ms"], 72_000_000, "for 20 hours: {left}");

@@ -54,7 +54,8 @@ pub(crate) struct Once {
     /// How long it counts as done.
     #[arg(long, value_parser = duration, default_value = "20h", value_name = "DURATION")]
     pub(crate) keep: Duration,
-    /// Let it be tried again if the command fails or its host dies. It may then be begun more than once.
+    /// Let it be tried again if the command fails or its host dies. It may then be begun more than once, and the lease lives
+    /// for --ttl while it runs.
     #[arg(long)]
     pub(crate) retry_failed: bool,
     /// The exit code when it was done already, or is being done.
@@ -70,9 +71,9 @@ pub(crate) struct Once {
 /// How the lease is kept, and what becomes of the command without it.
 #[derive(Debug, Args)]
 pub(crate) struct Keeping {
-    /// How long the lease lives without a renewal.
-    #[arg(long, value_parser = duration, default_value = "15s", value_name = "DURATION")]
-    pub(crate) ttl: Duration,
+    /// How long the lease lives without a renewal: 15s, to lead 10s, unless said.
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub(crate) ttl: Option<Duration>,
     /// Who holds it; user@host:pid unless said.
     #[arg(long)]
     pub(crate) holder: Option<String>,

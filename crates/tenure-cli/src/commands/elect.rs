@@ -12,6 +12,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tenure::{Client, Leader};
 
+/// How long a lead lives without a renewal, if nobody says it.
+const TTL: Duration = Duration::from_secs(10);
+
 /// Whoever has lost the lead or given it up waits for up to so long, by chance, before it stands again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -20,11 +23,17 @@ const STOPPED: u8 = 143;
 
 pub(crate) async fn elect(caller: &Caller, args: Elect) -> Result<ExitCode, Failure> {
     if args.command.is_empty() {
+        let keeping = &args.keeping;
+        if keeping.ttl.or(keeping.stop_timeout).is_some() || keeping.holder.is_some() || keeping.reason.is_some() {
+            let (what, why) =
+                ("cannot stand for election", "no command was given, and without one it is only looked on");
+            return Err(Failure::usage(what, why, "Say what to run while it leads: -- COMMAND"));
+        }
         return observe(caller, &args.name).await;
     }
     let what = format!("cannot stand for {}", args.name);
     let program = Program::find(args.command.clone())?;
-    let rules = Rules::check(&what, &args.keeping, &program)?;
+    let rules = Rules::check(&what, &args.keeping, &program, TTL)?;
     let stopped = stop_signal().map_err(|error| Failure::before(&what, &error.to_string(), ""))?;
     tokio::pin!(stopped);
     let client = caller.connect(&what).await?;

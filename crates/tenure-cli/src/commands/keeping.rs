@@ -13,6 +13,9 @@ use tokio::sync::watch;
 /// How long the server has to answer that a lease was given back. Without an answer the lease ends by itself.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a lease lives without a renewal, if nobody says it.
+pub(super) const TTL: Duration = Duration::from_secs(15);
+
 /// The rules that were typed, found to fit together.
 pub(super) struct Rules {
     pub(super) ways: Ways,
@@ -24,9 +27,9 @@ pub(super) struct Rules {
 
 impl Rules {
     /// Whether the times fit together, so that a command can be stopped in time. Nothing was asked for yet.
-    pub(super) fn check(what: &str, keeping: &Keeping, program: &Program) -> Result<Self, Failure> {
+    pub(super) fn check(what: &str, keeping: &Keeping, program: &Program, ttl: Duration) -> Result<Self, Failure> {
         let refuse = |why: &str, next: &str| Err(Failure::usage(what, why, next));
-        let ttl = keeping.ttl;
+        let ttl = keeping.ttl.unwrap_or(ttl);
         if ttl < WRAPPED_TTL_MIN {
             return refuse("with a TTL below 1s there is no time to stop a command", "Say a longer one: --ttl 15s");
         }

@@ -2,7 +2,7 @@
 //! gives back: it is there before the command starts, and stays for as long as was said.
 
 use super::Caller;
-use super::keeping::{Rules, give_back};
+use super::keeping::{Rules, TTL, give_back};
 use super::run::{catch, get};
 use crate::args::Once;
 use crate::failure::Failure;
@@ -11,14 +11,16 @@ use crate::wrap::{Because, Ended, Program, Status};
 use std::process::ExitCode;
 use tenure::{Code, Error, Hold, v1};
 
-pub(crate) async fn once(caller: &Caller, mut args: Once) -> Result<ExitCode, Failure> {
+pub(crate) async fn once(caller: &Caller, args: Once) -> Result<ExitCode, Failure> {
     let what = format!("cannot do {} once", args.key);
     let program = Program::find(args.command.clone())?;
-    if !args.retry_failed {
-        // The mark is there from the first moment for as long as it is to stay, whatever becomes of this process.
-        args.keeping.ttl = args.keep;
+    if args.keeping.ttl.is_some() && !args.retry_failed {
+        let why = "without --retry-failed the mark lives for --keep, and there is no other TTL";
+        return Err(Failure::usage(&what, why, "Leave out --ttl, or say --retry-failed."));
     }
-    let rules = Rules::check(&what, &args.keeping, &program)?;
+    // Else the mark is there from the first moment for as long as it is to stay, whatever becomes of this process.
+    let ttl = if args.retry_failed { TTL } else { args.keep };
+    let rules = Rules::check(&what, &args.keeping, &program, ttl)?;
     let mut signals = catch(&what)?;
     let client = caller.connect(&what).await?;
     let ask = rules.asking(client.lease(&args.key));

@@ -1,6 +1,6 @@
 //! `tenure run`: a command that holds a resource while it runs.
 
-use super::keeping::{Rules, give_back};
+use super::keeping::{Rules, TTL, give_back};
 use super::{Caller, stop_signal};
 use crate::args::Run;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub(super) const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) async fn run(caller: &Caller, args: Run) -> Result<ExitCode, Failure> {
     let what = format!("cannot run under {}", args.name);
     let program = Program::find(args.command.clone())?;
-    let rules = Rules::check(&what, &args.keeping, &program)?;
+    let rules = Rules::check(&what, &args.keeping, &program, TTL)?;
     let mut signals = catch(&what)?;
     let client = caller.connect(&what).await?;
     rules.warn();
