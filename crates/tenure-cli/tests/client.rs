@@ -75,14 +75,15 @@ async fn a_taken_resource_is_refused_with_its_holder_unless_a_wait_was_allowed()
 
 #[tokio::test]
 async fn a_waiter_is_kept_in_line_seated_in_its_turn_and_gone_when_nobody_waits_for_it() {
-    let (_directory, _server, client) = house().await;
+    let (_directory, server, client) = house().await;
     let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
-    let (second, third) = (client.lease("db").ttl(TTL).wait_for_ever(), client.lease("db").ttl(TTL).wait_for_ever());
-    let second = tokio::spawn(second.acquire());
+    // No renewal wakes the keeper of the second one while anybody looks: when it leaves, it is told to.
+    let other = server.client().await;
+    let second = tokio::spawn(other.lease("db").ttl(LONG * 10).wait_for_ever().acquire());
     until(&client, "db", |shown| shown.waiting == 1).await;
-    let third = tokio::spawn(third.acquire());
+    let third = tokio::spawn(client.lease("db").ttl(TTL).wait_for_ever().acquire());
     let line = until(&client, "db", |shown| shown.waiting == 2).await.line;
-    // Longer than their TTL: they are renewed while they wait.
+    // Longer than the TTL of the third one: it is renewed while it waits.
     let clock = Clock::system();
     clock.until(clock.now() + TTL * 2).await;
     assert_eq!(show(&client, "db").await.line.len(), 2);
@@ -190,15 +191,17 @@ fn a_runtime_that_is_busy_for_three_ttls_does_not_lose_the_lease() {
 async fn a_machine_that_slept_knows_at_once_that_the_lease_is_over() {
     let (_directory, server, _) = house().await;
     let (clock, mover) = Clock::movable();
-    let client = Client::builder().addrs(&server.addr).clock(clock.clone()).connect().await.unwrap();
-    let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
-    mover.sleep(safe_for(LONG) - Duration::from_secs(30));
+    let client = Client::builder().addrs(&server.addr).clock(clock).connect().await.unwrap();
+    // So long that a timer which had slept, too, would not tell it while anybody waits here.
+    let ttl = LONG * 10;
+    let hold = client.lease("db").ttl(ttl).acquire().await.unwrap();
+    // Once this is answered, the keeper is about to wait for its timer.
+    client.close(LONG).await;
+    mover.sleep(safe_for(ttl) - Duration::from_secs(30));
     assert!(hold.ensure().is_ok(), "a nap does not matter");
-    mover.sleep(LONG);
+    mover.sleep(ttl);
     assert!(hold.ensure().is_err());
-    let told = clock.now();
     soon("the loss", hold.lost()).await;
-    assert!(clock.now().since(told) < LONG / 2, "it did not wait for a timer that had slept, too");
 }
 
 #[tokio::test]
@@ -207,6 +210,11 @@ async fn a_server_that_falls_silent_is_left_for_the_next_one() {
     let (first, second) = (Proxy::start(&server.addr).await, Proxy::start(&server.addr).await);
     let client = Client::connect(&format!("{},{}", first.addr, second.addr)).await.unwrap();
     let hold = client.lease("db").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    let taken = direct.lease("log").ttl(LONG).acquire().await.unwrap();
+    let (tell, mut place) = tokio::sync::watch::channel(0);
+    let asking = client.lease("log").ttl(Duration::from_secs(3)).wait_for_ever().tell_place(tell);
+    let waiter = tokio::spawn(asking.acquire());
+    soon("its place in line", place.wait_for(|place| *place == 1)).await.unwrap();
     assert_eq!(second.connections(), 0);
     let before = hold.safe_until();
     first.mute();
@@ -215,6 +223,11 @@ async fn a_server_that_falls_silent_is_left_for_the_next_one() {
     assert!(hold.ensure().is_ok(), "it was renewed over the other way");
     assert!(second.connections() > 0);
     assert!(verify(&direct, &hold).await.is_ok());
+    taken.release().await.unwrap();
+    let free = clock.now();
+    let seated = soon("the seat", waiter).await.unwrap().unwrap();
+    assert!(clock.now().since(free) < LONG / 3, "it was told over the other way, before the silent one was given up");
+    assert!(verify(&direct, &seated).await.is_ok());
 }
 
 #[tokio::test]
@@ -234,7 +247,10 @@ async fn close_tells_what_could_not_be_given_back() {
     let hold = client.lease("db").ttl(LONG).acquire().await.unwrap();
     server.signal("STOP");
     drop(hold);
-    assert_eq!(client.close(Duration::from_millis(300)).await, 1);
+    let (clock, patience) = (Clock::system(), Duration::from_millis(300));
+    let begun = clock.now();
+    assert_eq!(client.close(patience).await, 1);
+    assert!(clock.now() >= begun + patience, "it waited for as long as it was allowed to");
     server.signal("CONT");
     assert_eq!(client.close(LONG).await, 0);
     assert!(show(&client, "db").await.holders.is_empty());

@@ -6,8 +6,10 @@ mod support;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use support::{Server, binary, text};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use support::wrapped::until;
+use support::{PATIENCE, Server, binary, text};
 
 /// Built beside the binary, by the same `cargo test`.
 fn example(name: &str) -> PathBuf {
@@ -19,8 +21,20 @@ fn start(server: &Server, name: &str, args: &[&str]) -> Child {
     command.args(args).env("TENURE_ADDR", &server.addr).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
+/// Waits for its end. One that never comes to it is killed, and has failed.
+fn ends(mut child: Child) -> Output {
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > PATIENCE {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
 fn said(server: &Server, name: &str, args: &[&str]) -> String {
-    let output = start(server, name, args).wait_with_output().unwrap();
+    let output = ends(start(server, name, args));
     assert!(output.status.success(), "{name}: {output:?}");
     text(&output.stdout)
 }
@@ -35,8 +49,7 @@ fn server() -> (tempfile::TempDir, Server) {
 fn every_shard_of_a_job_is_done_once() {
     let (_directory, server) = server();
     let workers: Vec<Child> = (0..3).map(|_| start(&server, "job", &["12"])).collect();
-    let said: Vec<String> =
-        workers.into_iter().map(|worker| text(&worker.wait_with_output().unwrap().stdout)).collect();
+    let said: Vec<String> = workers.into_iter().map(|worker| text(&ends(worker).stdout)).collect();
     // Who found a shard taken may have left before it was done.
     let rest = self::said(&server, "job", &["12"]);
     let lines: Vec<&str> = said.iter().chain([&rest]).flat_map(|said| said.lines()).collect();
@@ -67,17 +80,23 @@ fn a_session_ends_when_nobody_uses_it() {
     let (_directory, server) = server();
     let mut session = start(&server, "session", &["2"]);
     let mut stdin = session.stdin.take().unwrap();
-    writeln!(stdin, "hello").unwrap();
-    let said = text(&session.wait_with_output().unwrap().stdout);
-    assert!(said.contains("used: hello") && said.ends_with("the session is over: its time is over\n"), "{said}");
+    // For twice its TTL: it lives because it is used. One that has ended hears nothing more.
+    for n in 1..=40 {
+        let _ = writeln!(stdin, "line {n}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let said = text(&ends(session).stdout);
+    assert!(said.contains("used: line 40\n") && said.ends_with("the session is over: its time is over\n"), "{said}");
     drop(stdin);
-    let keys = server.tenure(&["key", "ls", "-o", "name"]);
-    assert_eq!(text(&keys.stdout), "", "what hangs on it has ended with it");
+    // Its holder knows the end a little before anybody else can see it.
+    let keys = || text(&server.tenure(&["key", "ls", "-o", "name"]).stdout);
+    until("the end of what hangs on it", || keys().is_empty());
 }
 
 #[test]
 fn a_reservation_is_kept_by_decision() {
     let (_directory, server) = server();
+    assert!(server.tenure(&["acquire", "example/gpus", "--slots", "2/4", "--ttl", "10m"]).status.success());
     let said = said(&server, "reservation", &["2"]);
     assert!(said.contains("2 of 4 GPUs are ours") && said.contains("kept for 7200 s more"), "{said}");
     assert!(said.ends_with("given back\n"), "{said}");

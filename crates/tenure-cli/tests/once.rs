@@ -53,6 +53,8 @@ fn the_mark_is_there_before_the_command_starts_and_after_a_crash() {
     crashed.wait().unwrap();
     let again = server.tenure(&["once", "key", "--", "echo", "begun"]);
     assert_eq!(text(&again.stdout), "", "{again:?}");
+    let kept: serde_json::Value = serde_json::from_slice(&server.tenure(&["ls", "-o", "json"]).stdout).unwrap();
+    assert!(kept["items"][0]["remaining_ms"].as_u64().unwrap() > 3_000_000, "nobody is left to renew it: {kept}");
 }
 
 #[test]
@@ -95,9 +97,10 @@ fn a_candidate_leads_again_and_again_and_whoever_looks_on_sees_it() {
     let mut fence = || fences.next().unwrap().parse::<u64>().unwrap();
     let (first, second) = (fence(), fence());
     assert!(second > first, "it stands again when its command has ended");
-    let mut led = Vec::new();
-    while led.len() < 2 {
-        led.extend(seen.next().filter(|line| line.starts_with("ann leads primary with fence")));
+    let mut led = 0;
+    while led < 2 {
+        let line = seen.next().expect("whoever looks on is told of every change");
+        led += u32::from(line.starts_with("ann leads primary with fence"));
     }
     for mut child in [leading, seeing] {
         assert!(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap().success());

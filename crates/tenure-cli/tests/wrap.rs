@@ -108,7 +108,8 @@ fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
             text(&shown.stdout).contains(&format!("\"waiting\":{count},"))
         });
     };
-    let mut given_up = Wrapped::start(&server, &["db"], "true");
+    // Longer than anybody looks: it does not leave the line by running out.
+    let mut given_up = Wrapped::start(&server, &["db", "--ttl", "10m"], "true");
     waiting("1");
     let mut patient = Wrapped::start(&server, &["db", "-w", "10m"], "exit 3");
     waiting("2");

@@ -195,7 +195,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         mover.sleep(Duration::from_secs(1));
-        waiting.await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("whoever waits is woken").unwrap();
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn it_counts_from_when_the_answered_attempt_was_sent_however_late_the_answer_is(
     // An older one that comes later takes nothing back.
     desk.renewed(answer(START + 1_000, secs(15)));
     assert_eq!(desk.fate.safe_until(), at(START + 5_000) + safe_for(secs(15)));
+    assert_eq!(desk.book.due(), Some(at(START + 10_000)), "nor does it hurry the next renewal");
 }
 
 #[test]
@@ -213,6 +214,12 @@ fn the_last_of_a_lifetime_is_not_spent_in_a_storm_of_renewals() {
         now += 750;
         desk.renewed_at(now);
         desk.book.renewed(LEASE, answer(now, Duration::from_millis(3)), RenewKind::Auto, Some(&notice));
+    }
+    // The end stands still, so the answers grow shorter; the renewals do not come closer than a twentieth of the first TTL.
+    for (sent, next) in [(14_000, 14_750), (14_750, 15_500)] {
+        let left = Duration::from_millis(16_000 - sent);
+        desk.book.renewed(LEASE, answer(START + sent, left), RenewKind::Auto, Some(&notice));
+        assert_eq!(desk.book.due(), Some(at(START + next)));
     }
     desk.book.lapse(at(START + 60_000));
     assert_eq!(desk.standing(), crate::Standing::Lost(Loss::TimeOver));
