@@ -12,11 +12,11 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Server, binary, rounds};
+use support::{PATIENCE, Running, Server, binary, rounds};
 
 /// Where the programs leave their stamps.
 const STAMPS: &str = "TENURE_TEST_STAMPS";
@@ -77,10 +77,10 @@ fn until_begun(directory: &Path, count: usize) {
     }
 }
 
-fn wrapped(server: &Server, stamps: &Path, args: &[&str]) -> Child {
+fn wrapped(server: &Server, stamps: &Path, args: &[&str]) -> Running {
     let mut command = Command::new(binary());
     command.args(args).arg("--").args(program()).env("TENURE_ADDR", &server.addr).env(STAMPS, stamps);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 /// Contends for a resource again and again, until it is told to stop.
@@ -147,7 +147,7 @@ fn leader(server: &Server) -> usize {
 fn one_leads_at_a_time_however_often_the_leader_is_killed() {
     let (data, stamps) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let server = Server::start(data.path());
-    let mut candidates: Vec<Child> = Vec::new();
+    let mut candidates: Vec<Running> = Vec::new();
     let stand = |n: u64| {
         let holder = format!("candidate-{n}");
         wrapped(&server, stamps.path(), &["elect", "primary", "--ttl", "1s", "--holder", &holder])
@@ -157,14 +157,14 @@ fn one_leads_at_a_time_however_often_the_leader_is_killed() {
     for round in 0..rounds {
         until_begun(stamps.path(), usize::try_from(round).unwrap() + 1);
         let n = leader(&server);
-        candidates[n].kill().unwrap();
-        candidates[n].wait().unwrap();
+        candidates[n].0.kill().unwrap();
+        candidates[n].0.wait().unwrap();
         candidates[n] = stand(n as u64);
     }
     until_begun(stamps.path(), usize::try_from(rounds).unwrap() + 1);
     for mut candidate in candidates {
-        let _ = Command::new("kill").args(["-s", "TERM", &candidate.id().to_string()]).status();
-        candidate.wait().unwrap();
+        let _ = Command::new("kill").args(["-s", "TERM", &candidate.0.id().to_string()]).status();
+        candidate.0.wait().unwrap();
     }
     let lives = lives(stamps.path());
     println!("{rounds} leaders killed, {} led", lives.len());

@@ -6,7 +6,7 @@ mod support;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use support::wrapped::until;
-use support::{Server, binary, text};
+use support::{Running, Server, binary, text};
 
 fn server() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
@@ -86,14 +86,14 @@ fn a_candidate_leads_again_and_again_and_whoever_looks_on_sees_it() {
     let spawn = |args: &[&str]| {
         let mut command = Command::new(binary());
         command.args(args).env("TENURE_ADDR", &server.addr).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(Stdio::null()).spawn().unwrap()
+        Running(command.stderr(Stdio::null()).spawn().unwrap())
     };
     let mut seeing = spawn(&["elect", "primary"]);
-    let mut seen = BufReader::new(seeing.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut seen = BufReader::new(seeing.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert_eq!(seen.next().unwrap(), "nobody leads primary");
     let mut leading =
         spawn(&["elect", "primary", "--holder", "ann", "--", "sh", "-c", "echo $TENURE_FENCE; sleep 0.1"]);
-    let mut fences = BufReader::new(leading.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut fences = BufReader::new(leading.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut fence = || fences.next().unwrap().parse::<u64>().unwrap();
     let (first, second) = (fence(), fence());
     assert!(second > first, "it stands again when its command has ended");
@@ -103,8 +103,8 @@ fn a_candidate_leads_again_and_again_and_whoever_looks_on_sees_it() {
         led += u32::from(line.starts_with("ann leads primary with fence"));
     }
     for mut child in [leading, seeing] {
-        assert!(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap().success());
-        let code = child.wait().unwrap().code();
+        assert!(Command::new("kill").args(["-s", "TERM", &child.0.id().to_string()]).status().unwrap().success());
+        let code = child.0.wait().unwrap().code();
         assert!(matches!(code, Some(0 | 143)), "{code:?}");
     }
     until("the end of the lead", || text(&server.tenure(&["ls", "-o", "name"]).stdout).is_empty());
