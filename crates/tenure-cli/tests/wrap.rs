@@ -122,6 +122,25 @@ fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
 }
 
 #[test]
+fn commands_may_share_a_resource_or_take_some_of_it() {
+    let (_directory, server) = start();
+    let tenure = binary();
+    let shared = ["run", "db", "--shared", "--", tenure, "run", "-n", "db", "--shared", "--", "echo", "both"];
+    assert_eq!(text(&server.tenure(&shared).stdout), "both\n");
+    let alone = ["run", "db", "--shared", "--", tenure, "run", "-n", "db", "--", "echo", "both"];
+    assert_eq!(server.tenure(&alone).status.code(), Some(75));
+    let two = ["run", "gpu", "--slots", "1/2", "--", tenure, "run", "-n", "gpu", "--slots", "1/2", "--"];
+    assert_eq!(text(&server.tenure(&[&two[..], &["echo", "two"]].concat()).stdout), "two\n");
+    let three = [&two[..], &[tenure, "run", "-n", "gpu", "--slots", "1/2", "--", "echo", "three"]].concat();
+    assert_eq!(server.tenure(&three).status.code(), Some(75));
+    let other = server
+        .tenure(&["run", "gpu", "--slots", "1/2", "--", tenure, "run", "-n", "gpu", "--slots", "1/3", "--", "true"]);
+    assert!(text(&other.stderr).contains("capacity"), "{}", text(&other.stderr));
+    let far = server.tenure(&["run", "db", "--priority", "9999", "--", "true"]);
+    assert_eq!(far.status.code(), Some(2), "{}", text(&far.stderr));
+}
+
+#[test]
 fn it_is_held_for_as_long_as_was_said_also_if_the_command_is_done_sooner() {
     let (_directory, server) = start();
     let mut wrapped = Wrapped::start(&server, &["db", "--at-least", "10m"], "true");
