@@ -18,6 +18,9 @@ const TTL: Duration = Duration::from_secs(10);
 /// Whoever has lost the lead or given it up waits for up to so long, by chance, before it stands again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// Signals that are meant for the candidate as well: SIGINT, SIGQUIT, SIGTERM.
+const STOPS: [u8; 3] = [2, 3, 15];
+
 /// Stopped by SIGTERM or SIGINT while nothing ran, as shells say it of the first.
 const STOPPED: u8 = 143;
 
@@ -65,9 +68,12 @@ async fn lead(client: &Client, what: &str, name: &str, rules: &Rules, program: P
     let ended = ended?;
     let code = ended.status.exit_code();
     match ended.because {
-        Because::Forwarded(_) => return Ok(Some(code)),
+        Because::Forwarded(signal) if STOPS.contains(&signal) => return Ok(Some(code)),
         Because::Lost => print::say(&format!("no longer leading {name}; standing again")),
-        Because::Itself => print::say(&format!("the command ended with {code}; standing again for {name}")),
+        // Other signals mean something to the command, not to the candidate.
+        Because::Itself | Because::Forwarded(_) => {
+            print::say(&format!("the command ended with {code}; standing again for {name}"));
+        }
     }
     Ok(None)
 }

@@ -97,6 +97,11 @@ impl Rules {
     /// Tells every new limit, and an end that came before its time.
     async fn feed(&self, hold: &Hold, tell: &watch::Sender<Told>) -> std::convert::Infallible {
         let (mut promises, mut standing) = (hold.promises(), hold.standing());
+        // What has changed since the first limits were told is told as well.
+        promises.mark_changed();
+        if *standing.borrow() != Standing::Held {
+            standing.mark_changed();
+        }
         loop {
             tokio::select! {
                 biased;
