@@ -141,7 +141,9 @@ impl Failure {
 
     #[expect(clippy::print_stderr, reason = "words go to stderr")]
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("tenure: {}", self.text);
+        // What was typed may be quoted in it, and must not move the terminal.
+        let shown = |c: char| if c.is_control() && c != '\n' { c.escape_default().to_string() } else { c.to_string() };
+        eprintln!("tenure: {}", self.text.chars().map(shown).collect::<String>());
         ExitCode::from(self.code)
     }
 }

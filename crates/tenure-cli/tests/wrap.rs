@@ -122,6 +122,26 @@ fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
 }
 
 #[test]
+fn who_gives_up_while_the_server_is_away_does_not_say_that_nothing_was_changed() {
+    let (_directory, server) = start();
+    assert!(server.tenure(&["acquire", "db", "--ttl", "10m", "--holder", "bob"]).status.success());
+    for wait in ["1s", "10m"] {
+        let mut waiting = Wrapped::start(&server, &["db", "-w", wait], "true");
+        waiting.until("words", |words| words.contains("place"));
+        server.signal("STOP");
+        if wait == "10m" {
+            waiting.signal("TERM");
+        }
+        let (code, words) = waiting.ends();
+        server.signal("CONT");
+        assert!(matches!(code, Some(69 | 143)) && words.contains("may stay in line"), "{code:?} {words}");
+        assert!(!words.contains("nothing was changed"), "{words}");
+    }
+    let odd = server.tenure(&["run", "a\u{1b}[31mb", "--", "true"]);
+    assert!(!text(&odd.stderr).contains('\u{1b}'), "a name does not move the terminal: {}", text(&odd.stderr));
+}
+
+#[test]
 fn commands_may_share_a_resource_or_take_some_of_it() {
     let (_directory, server) = start();
     let tenure = binary();

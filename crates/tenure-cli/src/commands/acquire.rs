@@ -79,12 +79,14 @@ async fn in_line(
             hold.leave();
             Ok(reply)
         }
-        Some(Err(Error::WaitedOut)) => Err(Failure::held(what, "it did not become free in time")),
-        Some(Err(error)) => Err(Failure::of(what, &error)),
+        Some(Err(Error::WaitedOut)) if client.close(LEAVE_PATIENCE).await == 0 => {
+            Err(Failure::held(what, "it did not become free in time"))
+        }
+        Some(Err(error)) if !matches!(error, Error::WaitedOut) => Err(Failure::of(what, &error)),
         None if client.close(LEAVE_PATIENCE).await == 0 => {
             Err(Failure::interrupted(what, "it was stopped, and has left the line"))
         }
-        None => Err(Failure::new(
+        _ => Err(Failure::unreachable(
             what,
             "it was given up, and whether the claim left the line is not known",
             "It ends with its lease. Look with `tenure ls`.",

@@ -4,6 +4,7 @@ use super::keeping::{Rules, give_back};
 use super::run::{catch, get};
 use super::{Caller, lease_text, stop_signal};
 use crate::args::{Elect, Output};
+use crate::clock::Stopwatch;
 use crate::failure::Failure;
 use crate::print;
 use crate::wrap::{Because, Program};
@@ -17,6 +18,10 @@ const TTL: Duration = Duration::from_secs(10);
 
 /// Whoever has lost the lead or given it up waits for up to so long, by chance, before it stands again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The same, at most, if its command keeps ending at once: sooner than this.
+const FAILING_PAUSE_MAX: Duration = Duration::from_secs(30);
+const WORKS: Duration = Duration::from_secs(5);
 
 /// Signals that are meant for the candidate as well: SIGINT, SIGQUIT, SIGTERM.
 const STOPS: [u8; 3] = [2, 3, 15];
@@ -41,15 +46,19 @@ pub(crate) async fn elect(caller: &Caller, args: Elect) -> Result<ExitCode, Fail
     tokio::pin!(stopped);
     let client = caller.connect(&what).await?;
     rules.warn();
+    let mut pause = PAUSE_MAX;
     loop {
+        let watch = Stopwatch::start();
         if let Some(code) = lead(&client, &what, &args.name, &rules, program.clone()).await? {
             return Ok(ExitCode::from(code));
         }
+        // A command that cannot keep going is started less and less often.
+        pause = if watch.elapsed() < WORKS { (pause * 2).min(FAILING_PAUSE_MAX) } else { PAUSE_MAX };
         // Also if it came while nothing ran.
         tokio::select! {
             biased;
             () = &mut stopped => return Ok(ExitCode::from(STOPPED)),
-            () = tokio::time::sleep(PAUSE_MAX.mul_f64(rand::random())) => {}
+            () = tokio::time::sleep(pause.mul_f64(rand::random())) => {}
         }
     }
 }

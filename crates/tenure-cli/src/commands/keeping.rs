@@ -123,6 +123,9 @@ impl Rules {
                 let left = print::span(hold.remaining().saturating_sub(self.ways.budget));
                 print::say(&format!("the server does not answer; the command is safe for {left} more"));
             }
+            Standing::Lost(loss) if self.ways.on_lost == OnLost::Ignore => {
+                print::say(&format!("the lease is lost: {loss}; the command goes on, and only the fence is left"));
+            }
             // Its limits are over by now, and were told.
             Standing::Lost(Loss::Unanswered | Loss::TimeOver | Loss::NoProgress) => {}
             Standing::Lost(loss) => {

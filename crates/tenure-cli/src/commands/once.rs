@@ -61,5 +61,5 @@ fn done_already(key: &str, failure: &v1::Failure) -> String {
     let left = print::span_ms(failure.remaining_ms);
     let since = crate::clock::wall_ms().saturating_sub(failure.since_wall_ms);
     let since = if failure.since_wall_ms == 0 { String::new() } else { format!(" {}", print::ago_ms(since)) };
-    format!("{key} was begun by {}{since}; it is not begun again for {left}", failure.holder)
+    format!("{key} was begun by {}{since}; it is not begun again for {left} at least", failure.holder)
 }

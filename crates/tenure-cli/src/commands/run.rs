@@ -65,11 +65,19 @@ fn ask(client: &Client, args: &Run) -> Ask {
 /// Gets what is asked for, or the signal by which somebody gave it up.
 pub(super) async fn get(client: &Client, ask: Ask, signals: &mut Signals) -> Result<Result<Hold, u8>, Error> {
     let outcome = wait(ask, signals).await;
-    if let Ok(Err(_)) = &outcome {
-        // The line is left before the process ends.
-        client.close(LEAVE_PATIENCE).await;
+    let is_given_up = matches!(outcome, Ok(Err(_)) | Err(Error::WaitedOut));
+    // The line is left before the process ends.
+    if !is_given_up || client.close(LEAVE_PATIENCE).await == 0 {
+        return outcome;
     }
-    outcome
+    let why = "the server does not answer, and the claim may stay in line until its lease is over";
+    match outcome {
+        Err(_) => Err(Error::Broken(why.into())),
+        given_up => {
+            print::say(&format!("given up; {why}"));
+            given_up
+        }
+    }
 }
 
 async fn wait(ask: Ask, signals: &mut Signals) -> Result<Result<Hold, u8>, Error> {

@@ -233,9 +233,10 @@ impl Wrapper {
     /// As if the command were a job of the shell: Ctrl-Z gives the prompt back, and `fg` goes on.
     fn command_stopped(&mut self, signal: Signal) {
         let group = self.group;
-        let is_for_a_shell = matches!(signal, Signal::TSTP | Signal::TTIN | Signal::TTOU) && !self.course.is_paused();
+        let is_for_a_shell =
+            matches!(signal, Signal::TSTP | Signal::STOP | Signal::TTIN | Signal::TTOU) && !self.course.is_paused();
         let Some(terminal) = self.terminal.as_mut().filter(|_| is_for_a_shell) else { return };
-        if signal != Signal::TSTP && !terminal.is_lent() && terminal.lend(group) {
+        if matches!(signal, Signal::TTIN | Signal::TTOU) && !terminal.is_lent() && terminal.lend(group) {
             // It wanted the terminal, and now it has it.
             self.perform(Act::Continue);
             return;
