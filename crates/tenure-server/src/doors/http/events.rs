@@ -93,11 +93,21 @@ impl WatchQuery {
     }
 }
 
+/// One event of the stream, as programs that read such streams give it. It is there for the description alone.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "what is sent is written by hand")]
+pub(super) struct Told {
+    /// The place of the event, after which a stream can be resumed; a problem has none.
+    id: Option<String>,
+    /// The event, as JSON.
+    data: String,
+}
+
 /// Tells what happens, in order and without gaps. Renewals are not events. Each message has an event as its data and its
 /// place as its id; a message without data only moves the place. A message named `problem` is the last one.
 #[utoipa::path(get, path = "/v1/watch", tag = "events", params(WatchQuery,
     ("Last-Event-ID" = Option<String>, Header, description = "Resume after this place.")), responses(
-    (status = 200, description = "A stream of events.", body = String, content_type = "text/event-stream"),
+    (status = 200, description = "A stream of events.", body = Told, content_type = "text/event-stream"),
     NotRead,
 ))]
 pub(super) async fn watch(
