@@ -2,7 +2,7 @@
 
 use super::course::Act;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getsid, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group, test_kill_process_group};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
@@ -74,30 +74,39 @@ impl Group {
 
 /// Whether no shell looks after our own group: its ancestors beyond it are of another session.
 pub(super) fn is_orphaned() -> bool {
-    let mut pid = getpid();
-    while getpgid(Some(pid)) == Ok(getpgrp()) {
-        match parent(pid) {
-            Some(parent) => pid = parent,
-            None => return true,
-        }
-    }
-    getsid(Some(pid)) != getsid(None)
+    !is_looked_after(getpid().as_raw_pid(), Stat::of)
 }
 
-fn parent(pid: Pid) -> Option<Pid> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
-    Pid::from_raw(Stat::read(&stat)?.parent)
+/// The number of our own group. It has none inside a container that it reaches into from outside.
+pub(super) fn ours() -> Option<Pid> {
+    Pid::from_raw(Stat::of(getpid().as_raw_pid())?.group)
+}
+
+/// In a container, groups and sessions from outside all have the number 0; whoever is of none of its own sessions is of the
+/// one that the container was started in.
+fn is_looked_after(pid: i32, stat_of: impl Fn(i32) -> Option<Stat>) -> bool {
+    let Some(ours) = stat_of(pid) else { return false };
+    let mut beyond = stat_of(ours.parent);
+    while let Some(stat) = beyond.take_if(|stat| stat.group == ours.group) {
+        beyond = stat_of(stat.parent);
+    }
+    beyond.is_some_and(|stat| stat.session == ours.session)
 }
 
 /// What the kernel says of a process, in one line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: i32,
     group: i32,
+    session: i32,
     is_living: bool,
 }
 
 impl Stat {
+    fn of(pid: i32) -> Option<Self> {
+        Self::read(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
     fn read(line: &str) -> Option<Self> {
         // The name comes before all of this, and may have anything in it.
         let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
@@ -105,7 +114,8 @@ impl Stat {
         let threads: u64 = fields.get(17)?.parse().ok()?;
         // The first thread may have ended while others go on.
         let is_living = !has_exited || threads > 1;
-        Some(Self { parent: fields.get(1)?.parse().ok()?, group: fields.get(2)?.parse().ok()?, is_living })
+        let number = |place: usize| fields.get(place)?.parse().ok();
+        Some(Self { parent: number(1)?, group: number(2)?, session: number(3)?, is_living })
     }
 }
 
@@ -120,16 +130,27 @@ mod tests {
         let line = |name: &str, state: &str, threads: u64| {
             format!("7 ({name}) {state} 1 42 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 {threads} 0 100 0 0")
         };
+        let is = |is_living| Some(Stat { parent: 1, group: 42, session: 7, is_living });
         for name in ["sh", "a b", ") Z 1 9 (", ""] {
-            assert_eq!(Stat::read(&line(name, "S", 1)), Some(Stat { parent: 1, group: 42, is_living: true }), "{name}");
+            assert_eq!(Stat::read(&line(name, "S", 1)), is(true), "{name}");
         }
-        assert_eq!(Stat::read(&line("sh", "Z", 1)), Some(Stat { parent: 1, group: 42, is_living: false }));
-        assert_eq!(
-            Stat::read(&line("sh", "Z", 3)),
-            Some(Stat { parent: 1, group: 42, is_living: true }),
-            "threads go on"
-        );
+        assert_eq!(Stat::read(&line("sh", "Z", 1)), is(false));
+        assert_eq!(Stat::read(&line("sh", "Z", 3)), is(true), "threads go on");
         assert_eq!(Stat::read("7 (sh) S"), None);
+    }
+
+    #[test]
+    fn a_group_is_looked_after_by_a_shell_of_its_session_alone() {
+        let ours = Stat { parent: 4, group: 4, session: 2, is_living: true };
+        let starter = |group, session| Stat { parent: 1, group, session, is_living: true };
+        let is_job_of = |shell: Option<Stat>| {
+            let stats = [(5, Some(ours)), (4, Some(Stat { parent: 3, ..ours })), (3, shell)];
+            is_looked_after(5, |pid| stats.iter().find(|(known, _)| *known == pid)?.1)
+        };
+        assert!(is_job_of(Some(starter(3, 2))), "by the shell that started it as a job");
+        assert!(!is_job_of(Some(starter(3, 3))), "not from another session");
+        assert!(!is_job_of(Some(starter(0, 0))), "not from outside the container");
+        assert!(!is_job_of(None), "not by nobody");
     }
 
     fn start(script: &str) -> (Child, Group) {

@@ -1,8 +1,8 @@
 //! The terminal of a wrapper: handed to the command's group, so that keys reach it once and it may read, and taken back.
 
-use super::group::Group;
+use super::group::{self, Group};
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -22,7 +22,7 @@ impl Terminal {
     pub(super) fn open() -> Option<Self> {
         let file = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let modes = tcgetattr(&file).ok();
-        Some(Self { file, us: getpgrp(), modes, is_lent: false })
+        Some(Self { file, us: group::ours()?, modes, is_lent: false })
     }
 
     /// Whether the command is likely to talk with whoever types: nothing of it is piped. In `tenure run x -- a | less` the
