@@ -23,6 +23,16 @@ impl BootTime {
         self.0
     }
 
+    /// So many nanoseconds after the start of the machine: how a time is told to another process, or kept in an atomic.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(Duration::from_nanos(nanos))
+    }
+
+    /// How many nanoseconds after the start of the machine; in some 580 years it stands still.
+    pub fn nanos(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// How long after `earlier`; nothing, if it is not after it.
     pub const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -67,8 +77,7 @@ pub struct Mover {
 impl Mover {
     /// The machine has slept for so long.
     pub fn sleep(&self, span: Duration) {
-        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        self.moved.by_nanos.fetch_add(nanos, Ordering::SeqCst);
+        self.moved.by_nanos.fetch_add(BootTime(span).nanos(), Ordering::SeqCst);
         self.moved.again.notify_waiters();
     }
 }
@@ -99,8 +108,9 @@ impl Clock {
         BootTime(machine::now()) + Duration::from_nanos(moved)
     }
 
-    /// Returns when it is that time, at once if it was.
-    pub async fn until(&self, time: BootTime) {
+    /// Returns when it is that time, at once if it was, and never if there is none.
+    pub async fn until(&self, time: impl Into<Option<BootTime>>) {
+        let Some(time) = time.into() else { return std::future::pending().await };
         loop {
             let moved = self.moved.as_ref().map(|moved| moved.again.notified());
             let left = time.since(self.now());

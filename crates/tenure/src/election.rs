@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::fate::Loss;
 use crate::v1;
-use crate::watch::{Watch, is_for_now};
+use crate::watch::Watch;
 use std::time::Duration;
 
 /// The class of the leases of leaders.
@@ -95,8 +95,7 @@ impl Election {
                     Err(Loss::KeeperGone) => return Err(Loss::KeeperGone.into()),
                     Err(_) => {}
                 },
-                Err(Error::Unreachable { .. } | Error::Broken(_) | Error::WaitedOut) => {}
-                Err(error) if is_for_now(&error) => {}
+                Err(error) if error.is_for_now() || matches!(error, Error::WaitedOut) => {}
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(PAUSE_MAX.mul_f64(rand::random())).await;
@@ -155,8 +154,7 @@ impl Observer {
                         |held: v1::Holding| Leader { holder: held.holder, fence: held.fence, lease: held.lease };
                     return Ok(shown.holders.into_iter().next().map(leader));
                 }
-                Err(Error::Unreachable { .. } | Error::Broken(_)) => tokio::time::sleep(PAUSE_MAX).await,
-                Err(error) if is_for_now(&error) => tokio::time::sleep(PAUSE_MAX).await,
+                Err(error) if error.is_for_now() => tokio::time::sleep(PAUSE_MAX).await,
                 Err(error) => return Err(error),
             }
         }

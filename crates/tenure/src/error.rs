@@ -41,6 +41,21 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Whether it passes: no server is there, or it cannot answer at this moment. Asking again later may help; whether the
+    /// first time had an effect is not said by this.
+    pub fn is_for_now(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken(_) => true,
+            Self::Refused(failure) => is_for_now(failure),
+            Self::WaitedOut | Self::Lost(_) | Self::Local(_) => false,
+        }
+    }
+}
+
+/// Whether a server cannot answer at this moment, and may when it is asked again.
+pub(crate) fn is_for_now(failure: &Failure) -> bool {
+    matches!(code_of(failure), Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown))
 }
 
 impl From<Loss> for Error {

@@ -36,6 +36,7 @@ pub use election::{Election, Leader, Observer};
 pub use endpoint::Wire;
 pub use error::Error;
 pub use fate::{Event, Events, Loss, Standing};
+pub use keeper::draw_lease;
 pub use keys::Keys;
 pub use lease::{GrantAsk, Lease};
 pub use tenure_api::{Code, v1};

@@ -2,13 +2,9 @@
 
 use crate::clock::Clock;
 use crate::keeper::{Gate, draw_lease};
+use crate::timing::TTL_DEFAULT;
 use crate::v1;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-
-/// The TTL of a lease that names neither a TTL nor a class.
-const TTL_DEFAULT: Duration = Duration::from_secs(15);
 
 /// The terms of a new lease.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,8 +59,7 @@ impl Terms {
 
     /// What shuts when no progress is told.
     pub(crate) fn gate(&self, clock: &Clock) -> Option<Gate> {
-        let now = u64::try_from(clock.now().since_start().as_nanos()).unwrap_or(u64::MAX);
-        self.progress_timeout.map(|timeout| Gate { timeout, progress_nanos: Arc::new(AtomicU64::new(now)) })
+        self.progress_timeout.map(|timeout| Gate::new(timeout, clock.now()))
     }
 }
 

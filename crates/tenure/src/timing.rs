@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Percent by which the rates of two clocks may differ. Neither has to show the right time.
 pub const DRIFT_PERCENT: u32 = 1;
 
+/// The TTL of a lease for which nobody says one.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(15);
+
 /// The shortest TTL that a wrapped program can live with.
 pub const WRAPPED_TTL_MIN: Duration = Duration::from_secs(1);
 

@@ -64,16 +64,12 @@ impl Watch {
                     self.pause = PAUSE_MIN;
                     return Ok(reply);
                 }
-                Ok(None) | Err(Error::Unreachable { .. } | Error::Broken(_)) => {
+                Err(error) if !error.is_for_now() => return Err(error),
+                Ok(None) | Err(_) => {
                     self.stream = None;
                     tokio::time::sleep(self.pause).await;
                     self.pause = (self.pause * 2).min(PAUSE_MAX);
                 }
-                Err(error) if is_for_now(&error) => {
-                    self.stream = None;
-                    tokio::time::sleep(self.pause).await;
-                }
-                Err(error) => return Err(error),
             }
         }
     }
@@ -90,10 +86,4 @@ impl Watch {
         };
         Ok(stream.message().await?)
     }
-}
-
-/// Whether a server says that it cannot answer at this moment.
-pub(crate) fn is_for_now(error: &Error) -> bool {
-    use tenure_api::Code;
-    matches!(error.code(), Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown))
 }

@@ -4,8 +4,9 @@ use super::book::{Answer, Entry, Renewals, Stake};
 use super::errand::{Got, Stage, Want};
 use super::link::LinkId;
 use super::{Keeper, LetGo, Pending, What};
+use crate::ask::Claim;
 use crate::clock::BootTime;
-use crate::error::Error;
+use crate::error::{Error, is_for_now};
 use crate::fate::{Fate, Loss};
 use crate::v1;
 use crate::v1::acquire_reply::State;
@@ -72,14 +73,14 @@ impl Keeper {
             return;
         }
         let unheld = reply.claims.iter().filter(|claim| !self.book.holds(lease, &claim.resource));
-        let handles: Vec<String> = unheld.map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
+        let handles: Vec<String> = unheld.map(handle).collect();
         if !handles.is_empty() {
             self.send_back(LetGo::Claims { lease, handles }, now);
         }
     }
 
     fn renewals_refused(&mut self, renewals: &Renewals, failure: &v1::Failure, now: BootTime) {
-        if !is_transient(failure) {
+        if !is_for_now(failure) {
             // What somebody wished for cannot be: the heartbeat goes on without it.
             for (lease, _) in &renewals.leases {
                 self.book.refused(*lease);
@@ -158,7 +159,7 @@ impl Keeper {
         }
         let (until, ttl) = self.book.promise(lease).unwrap_or_default();
         let fate = Arc::new(Fate::new(self.clock.clone(), until));
-        let handles: Vec<String> = claims.iter().map(|claim| format!("{}@{}", claim.resource, claim.fence)).collect();
+        let handles: Vec<String> = claims.iter().map(handle).collect();
         self.book.stake(lease, Stake::new(handles.clone(), fate.clone()));
         // To claim something with a lease is to use it.
         self.book.touch(lease, self.clock.now());
@@ -179,7 +180,7 @@ impl Keeper {
     fn refused(&mut self, id: u64, failure: v1::Failure, now: BootTime) {
         let Some(errand) = self.errands.get_mut(&id) else { return };
         match code_of(&failure) {
-            _ if is_transient(&failure) => {
+            _ if is_for_now(&failure) => {
                 errand.again = Some(now + errand.pause().max(Duration::from_millis(failure.retry_after_ms)));
             }
             // It waited through an outage for longer than its lease lived. It stands in line again, behind the others.
@@ -237,7 +238,7 @@ impl Keeper {
                 self.refuse_askers(lease, &failure);
             }
             _ => {
-                if !is_transient(&failure) {
+                if !is_for_now(&failure) {
                     self.book.refused(lease);
                     self.refuse_askers(lease, &failure);
                 }
@@ -305,14 +306,13 @@ impl Keeper {
     }
 }
 
-/// Whether the same may be asked again, and be answered then.
-fn is_transient(failure: &v1::Failure) -> bool {
-    matches!(code_of(failure), Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown))
-}
-
 /// Whether somebody ordered the end, so that to start anew would be to disobey.
 fn is_ordered(failure: &v1::Failure) -> bool {
     failure.end.as_ref().is_some_and(|end| !matches!(end.how.as_str(), "expired" | "waited_out"))
+}
+
+fn handle(claim: &v1::Claim) -> String {
+    Claim::from(claim.clone()).handle()
 }
 
 fn loss(failure: v1::Failure) -> Loss {

@@ -72,21 +72,23 @@ impl Stake {
 /// Renewals stop when no progress was told for so long.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
-    pub(crate) timeout: Duration,
-    /// When progress was told last, in nanoseconds of the clock.
-    pub(crate) progress_nanos: Arc<AtomicU64>,
+    timeout: Duration,
+    /// When progress was told last.
+    progress_nanos: Arc<AtomicU64>,
 }
 
 impl Gate {
+    pub(crate) fn new(timeout: Duration, now: BootTime) -> Self {
+        Self { timeout, progress_nanos: Arc::new(AtomicU64::new(now.nanos())) }
+    }
+
     /// Progress was told.
     pub(crate) fn progressed(&self, now: BootTime) {
-        let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
-        self.progress_nanos.fetch_max(nanos, Ordering::SeqCst);
+        self.progress_nanos.fetch_max(now.nanos(), Ordering::SeqCst);
     }
 
     fn is_shut(&self, now: BootTime) -> bool {
-        let last = BootTime::from_start(Duration::from_nanos(self.progress_nanos.load(Ordering::SeqCst)));
-        now.since(last) > self.timeout
+        now.since(BootTime::from_nanos(self.progress_nanos.load(Ordering::SeqCst))) > self.timeout
     }
 }
 

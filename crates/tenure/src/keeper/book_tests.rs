@@ -124,11 +124,11 @@ fn all_that_is_half_due_goes_into_one_message() {
 
 #[test]
 fn a_hung_program_is_not_renewed_and_one_that_goes_on_is() {
-    let progress_nanos = Arc::new(AtomicU64::new(START * 1_000_000));
-    let mut desk = desk_with(Some(Gate { timeout: secs(2), progress_nanos: progress_nanos.clone() }), &[]);
+    let gate = Gate::new(secs(2), at(START));
+    let mut desk = desk_with(Some(gate.clone()), &[]);
     assert!(desk.renewed_at(START + 5_000).is_empty());
     assert_eq!(desk.standing(), crate::Standing::Jeopardy);
-    progress_nanos.store((START + 5_000) * 1_000_000, Ordering::SeqCst);
+    gate.progressed(at(START + 5_000));
     assert_eq!(desk.renewed_at(START + 5_750), [LEASE]);
     desk.book.lapse(at(START + 60_000));
     assert_eq!(desk.standing(), crate::Standing::Lost(Loss::NoProgress));

@@ -5,7 +5,7 @@ use super::book::Gate;
 use crate::clock::BootTime;
 use crate::error::Error;
 use crate::fate::Fate;
-use crate::timing::Timing;
+use crate::timing::{TTL_DEFAULT, Timing};
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,7 +166,7 @@ impl Errand {
     }
 
     fn timing(&self) -> Timing {
-        Timing::of(self.ttl_or(Duration::from_secs(15)))
+        Timing::of(self.ttl_or(TTL_DEFAULT))
     }
 
     /// How long to wait before it is asked for again.
@@ -205,7 +205,7 @@ impl Errand {
     }
 }
 
-/// Draws the id of a lease.
-pub(crate) fn draw_lease() -> u64 {
+/// Draws the id of a lease, so that whoever asks again asks for the same one.
+pub fn draw_lease() -> u64 {
     (rand::random::<u64>() >> 1).max(1)
 }

@@ -8,7 +8,8 @@ mod link;
 mod parting;
 
 pub(crate) use book::Gate;
-pub(crate) use errand::{Got, Patience, Quest, Want, draw_lease};
+pub use errand::draw_lease;
+pub(crate) use errand::{Got, Patience, Quest, Want};
 pub(crate) use parting::Waiting;
 
 use crate::clock::{BootTime, Clock};
@@ -160,7 +161,7 @@ impl Keeper {
             let clock = self.clock.clone();
             tokio::select! {
                 biased;
-                () = wait_until(&clock, due) => {}
+                () = clock.until(due) => {}
                 (link, news) = self.links.news() => self.hear(link, news),
                 order = self.orders.recv(), if is_open => match order {
                     Some(order) => self.follow(order),
@@ -375,12 +376,5 @@ impl Keeper {
         for (_, reply) in self.flushes.extract_if(.., |(until, _)| is_done(until)) {
             let _ = reply.send(left);
         }
-    }
-}
-
-async fn wait_until(clock: &Clock, due: Option<BootTime>) {
-    match due {
-        Some(due) => clock.until(due).await,
-        None => std::future::pending().await,
     }
 }

@@ -3,7 +3,7 @@
 use super::errand::{Errand, Got, Quest, Stage};
 use super::{Ask, Keeper, LetGo, Order, Orders, What};
 use crate::clock::BootTime;
-use crate::error::Error;
+use crate::error::{Error, is_for_now};
 use crate::fate::{Fate, Loss};
 use crate::v1;
 use std::sync::Arc;
@@ -170,9 +170,7 @@ impl Keeper {
         let outcome = match refused {
             None => Ok(()),
             Some(failure) => match code_of(&failure) {
-                Some(Code::NotLeader | Code::Overloaded | Code::Stopping | Code::Unknown) => {
-                    return parting.failed(now);
-                }
+                _ if is_for_now(&failure) => return parting.failed(now),
                 // What was asked for may still be on its way.
                 Some(Code::NoLease | Code::NoClaim) if parting.is_unsure => return parting.failed(now),
                 _ => Err(failure.into()),
