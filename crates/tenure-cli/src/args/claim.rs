@@ -4,6 +4,7 @@ use super::lease::{TERMS, Terms};
 use super::value::{Slots, duration, lease, slots};
 use clap::Args;
 use std::time::Duration;
+use tenure::v1;
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -11,18 +12,11 @@ pub(crate) struct Acquire {
     /// The resources, for example jobs/nightly.
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Beside others who share them.
-    #[arg(long, conflicts_with = "slots")]
-    pub(crate) shared: bool,
-    /// N units of each; with /M, of an expected capacity of M, which the first claim defines.
-    #[arg(long, value_parser = slots, value_name = "N[/M]")]
-    pub(crate) slots: Option<Slots>,
+    #[command(flatten)]
+    pub(crate) share: Share,
     /// Wait in line for so long if somebody else is in the way, for example 5m.
     #[arg(short, long, value_name = "DURATION", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// From -1000 to 1000; one step is worth ten seconds in line.
-    #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true, value_name = "N")]
-    pub(crate) priority: i32,
     /// Keep everybody off for so long after an end that the holder did not ask for.
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub(crate) lock_delay: Option<Duration>,
@@ -34,6 +28,33 @@ pub(crate) struct Acquire {
     pub(crate) lease: Option<u64>,
     #[command(flatten, next_help_heading = "The new lease")]
     pub(crate) terms: Terms,
+}
+
+/// How a resource is had beside others.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(crate) struct Share {
+    /// Beside others who share it.
+    #[arg(long, conflicts_with = "slots")]
+    pub(crate) shared: bool,
+    /// N units of each; with /M, of an expected capacity of M, which the first claim defines.
+    #[arg(long, value_parser = slots, value_name = "N[/M]")]
+    pub(crate) slots: Option<Slots>,
+    /// From -1000 to 1000; one step is worth ten seconds in line.
+    #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true, value_name = "N")]
+    pub(crate) priority: i32,
+}
+
+impl Share {
+    /// A resource, wanted in this way.
+    pub(crate) fn want(&self, resource: String) -> v1::Want {
+        let (mode, units, capacity) = match &self.slots {
+            Some(slots) => (v1::Mode::Units, slots.units, slots.capacity.unwrap_or_default()),
+            None if self.shared => (v1::Mode::Shared, 0, 0),
+            None => (v1::Mode::Exclusive, 0, 0),
+        };
+        v1::Want { resource, mode: mode.into(), units, capacity }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! What can be typed about a command that runs under a lease.
 
-use super::value::{Slots, duration, slots};
+use super::claim::Share;
+use super::value::duration;
 use crate::wrap::{OnJeopardy, OnLost};
 use clap::Args;
 use std::ffi::OsString;
@@ -16,15 +17,8 @@ pub(crate) struct Run {
     /// Wait in line for so long at most, for example 5m; unless said, for as long as it takes.
     #[arg(short, long, value_name = "DURATION", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
-    /// Beside others who share it.
-    #[arg(long, conflicts_with = "slots")]
-    pub(crate) shared: bool,
-    /// N units of it; with /M, of an expected capacity of M, which the first claim defines.
-    #[arg(long, value_parser = slots, value_name = "N[/M]")]
-    pub(crate) slots: Option<Slots>,
-    /// From -1000 to 1000; one step is worth ten seconds in line.
-    #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true, value_name = "N")]
-    pub(crate) priority: i32,
+    #[command(flatten)]
+    pub(crate) share: Share,
     /// Hold it for so long at least, even if the command is done sooner.
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub(crate) at_least: Option<Duration>,

@@ -1,6 +1,6 @@
 //! `tenure acquire`: claims on a new lease or a given one.
 
-use super::run::LEAVE_PATIENCE;
+use super::wait::{self, NotGot};
 use super::{Caller, lease_text, millis, stop_signal};
 use crate::args::{Acquire, Output, Terms};
 use crate::failure::Failure;
@@ -9,12 +9,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::timing::TTL_DEFAULT;
 use tenure::v1::acquire_reply::State;
 use tenure::{Client, Error, Hold, v1};
-use tokio::sync::watch;
-
-/// The TTL of a lease that names neither a TTL nor a class.
-const TTL_DEFAULT: Duration = Duration::from_secs(15);
 
 #[derive(Serialize)]
 struct Claim {
@@ -60,37 +57,18 @@ async fn in_line(
     what: &str,
 ) -> Result<v1::AcquireReply, Failure> {
     let stopped = stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try it without --wait."))?;
-    let (tell, mut place) = watch::channel(0);
-    let waiting = async {
-        let getting = client.ask(request).wait(patience).tell_place(tell).acquire();
-        tokio::pin!(getting, stopped);
-        loop {
-            tokio::select! {
-                biased;
-                hold = &mut getting => return Some(hold),
-                () = &mut stopped => return None,
-                Ok(()) = place.changed() => print::say(&format!("waiting, place {} in line", *place.borrow_and_update())),
-            }
-        }
-    };
-    match waiting.await {
-        Some(Ok(hold)) => {
+    match wait::get(client, client.ask(request).wait(patience), stopped).await {
+        Ok(hold) => {
             let reply = reply(&hold);
             hold.leave();
             Ok(reply)
         }
-        Some(Err(Error::WaitedOut)) if client.close(LEAVE_PATIENCE).await == 0 => {
-            Err(Failure::held(what, "it did not become free in time"))
-        }
-        Some(Err(error)) if !matches!(error, Error::WaitedOut) => Err(Failure::of(what, &error)),
-        None if client.close(LEAVE_PATIENCE).await == 0 => {
+        Err(NotGot::Failed(Error::WaitedOut)) => Err(Failure::held(what, "it did not become free in time")),
+        Err(NotGot::Failed(error)) => Err(Failure::of(what, &error)),
+        Err(NotGot::GivenUp { has_left: true, .. }) => {
             Err(Failure::interrupted(what, "it was stopped, and has left the line"))
         }
-        _ => Err(Failure::unreachable(
-            what,
-            "it was given up, and whether the claim left the line is not known",
-            "It ends with its lease. Look with `tenure ls`.",
-        )),
+        Err(NotGot::GivenUp { .. }) => Err(Failure::unreachable(what, wait::MAY_STAY, "Look with `tenure ls`.")),
     }
 }
 
@@ -130,17 +108,11 @@ pub(super) fn print_held(
 }
 
 fn request(args: Acquire) -> v1::AcquireRequest {
-    let (mode, units, capacity) = match args.slots {
-        Some(slots) => (v1::Mode::Units, slots.units, slots.capacity.unwrap_or_default()),
-        None if args.shared => (v1::Mode::Shared, 0, 0),
-        None => (v1::Mode::Exclusive, 0, 0),
-    };
-    let want = |resource| v1::Want { resource, mode: mode.into(), units, capacity };
     v1::AcquireRequest {
-        wants: args.names.into_iter().map(want).collect(),
+        wants: args.names.into_iter().map(|name| args.share.want(name)).collect(),
         grant: if args.lease.is_none() { Some(grant(args.terms)) } else { None },
         lease: args.lease.unwrap_or_default(),
-        priority: args.priority,
+        priority: args.share.priority,
         lock_delay_ms: args.lock_delay.map_or(0, millis),
         epoch: args.epoch.unwrap_or_default(),
         ..v1::AcquireRequest::default()
@@ -152,7 +124,7 @@ pub(super) fn grant(terms: Terms) -> v1::GrantRequest {
     let ttl = terms.ttl.or(if terms.class.is_none() { Some(TTL_DEFAULT) } else { None });
     let labels = terms.labels.into_iter().map(|label| (label.key, label.value));
     v1::GrantRequest {
-        lease: (rand::random::<u64>() >> 1).max(1),
+        lease: tenure::draw_lease(),
         holder: terms.holder.unwrap_or_else(tenure::default_holder),
         ttl_ms: ttl.map_or(0, millis),
         request: rand::random(),

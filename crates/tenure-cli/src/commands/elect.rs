@@ -1,7 +1,8 @@
 //! `tenure elect`: a command that runs while this candidate leads, or who leads, as it changes.
 
 use super::keeping::{Rules, give_back};
-use super::run::{catch, get};
+use super::run::{catch, given_up};
+use super::wait::{self, NotGot};
 use super::{Caller, lease_text, stop_signal};
 use crate::args::{Elect, Output};
 use crate::clock::Stopwatch;
@@ -48,12 +49,10 @@ pub(crate) async fn elect(caller: &Caller, args: Elect) -> Result<ExitCode, Fail
     rules.warn();
     let mut pause = PAUSE_MAX;
     loop {
-        let watch = Stopwatch::start();
-        if let Some(code) = lead(&client, &what, &args.name, &rules, program.clone()).await? {
-            return Ok(ExitCode::from(code));
+        match lead(&client, &what, &args.name, &rules, program.clone()).await? {
+            Led::Stopped(code) => return Ok(code),
+            Led::For(ran) => pause = next_pause(pause, ran),
         }
-        // A command that cannot keep going is started less and less often.
-        pause = if watch.elapsed() < WORKS { (pause * 2).min(FAILING_PAUSE_MAX) } else { PAUSE_MAX };
         // Also if it came while nothing ran.
         tokio::select! {
             biased;
@@ -63,28 +62,44 @@ pub(crate) async fn elect(caller: &Caller, args: Elect) -> Result<ExitCode, Fail
     }
 }
 
-/// Stands until it leads, leads until it is over, and tells the exit code if somebody has stopped it.
-async fn lead(client: &Client, what: &str, name: &str, rules: &Rules, program: Program) -> Result<Option<u8>, Failure> {
+/// A command that keeps ending at once is started less and less often.
+fn next_pause(pause: Duration, ran: Duration) -> Duration {
+    if ran < WORKS { (pause * 2).min(FAILING_PAUSE_MAX) } else { PAUSE_MAX }
+}
+
+/// What a candidate has come to.
+enum Led {
+    /// Somebody has stopped it.
+    Stopped(ExitCode),
+    /// Its command ran for so long, and it stands again.
+    For(Duration),
+}
+
+/// Stands until it leads, and leads until it is over.
+async fn lead(client: &Client, what: &str, name: &str, rules: &Rules, program: Program) -> Result<Led, Failure> {
     let mut signals = catch(what)?;
     let ask = rules.asking(client.lease(name).class("election").wait_for_ever());
-    let hold = match get(client, ask, &mut signals).await.map_err(|error| Failure::of(what, &error))? {
+    let hold = match wait::get(client, ask, signals.given_up()).await {
         Ok(hold) => hold,
-        Err(signal) => return Ok(Some(signal.saturating_add(128))),
+        Err(NotGot::GivenUp { by, has_left }) => return Ok(Led::Stopped(given_up(by, has_left))),
+        Err(NotGot::Failed(error)) => return Err(Failure::of(what, &error)),
     };
     print::say(&format!("leading {name} with fence {}", hold.fence()));
+    let running = Stopwatch::start();
     let ended = rules.run(&hold, program, signals).await;
+    let ran = running.elapsed();
     give_back(hold).await;
     let ended = ended?;
-    let code = ended.status.exit_code();
     match ended.because {
-        Because::Forwarded(signal) if STOPS.contains(&signal) => return Ok(Some(code)),
+        Because::Forwarded(signal) if STOPS.contains(&signal) => return Ok(Led::Stopped(rules.exit_code(ended))),
         Because::Lost => print::say(&format!("no longer leading {name}; standing again")),
         // Other signals mean something to the command, not to the candidate.
         Because::Itself | Because::Forwarded(_) => {
+            let code = ended.status.exit_code();
             print::say(&format!("the command ended with {code}; standing again for {name}"));
         }
     }
-    Ok(None)
+    Ok(Led::For(ran))
 }
 
 #[derive(Serialize)]
@@ -123,5 +138,19 @@ fn print_leader(output: Output, name: &str, leader: Option<&Leader>) {
             print::line(&format!("{} leads {name} with fence {}", leader.holder, leader.fence));
         }
         (Output::Table, None) => print::line(&format!("nobody leads {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_keeps_ending_at_once_is_started_less_and_less_often() {
+        let at_once = Duration::from_millis(10);
+        let pauses = std::iter::successors(Some(PAUSE_MAX), |pause| Some(next_pause(*pause, at_once)));
+        let seconds: Vec<u64> = pauses.take(7).map(|pause| pause.as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(next_pause(FAILING_PAUSE_MAX, WORKS), PAUSE_MAX, "one that works is not made to wait");
     }
 }

@@ -3,7 +3,8 @@
 use crate::args::Keeping;
 use crate::failure::Failure;
 use crate::print;
-use crate::wrap::{self, Ended, Limits, OnJeopardy, OnLost, Plan, Program, Signals, Told, Ways};
+use crate::wrap::{self, Because, Ended, Limits, OnJeopardy, OnLost, Plan, Program, Signals, Told, Ways};
+use std::process::ExitCode;
 use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::timing::{KILL_MARGIN, Timing, WRAPPED_TTL_GOOD, WRAPPED_TTL_MIN};
@@ -13,13 +14,10 @@ use tokio::sync::watch;
 /// How long the server has to answer that a lease was given back. Without an answer the lease ends by itself.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a lease lives without a renewal, if nobody says it.
-pub(super) const TTL: Duration = Duration::from_secs(15);
-
 /// The rules that were typed, found to fit together.
 pub(super) struct Rules {
-    pub(super) ways: Ways,
-    pub(super) lost_code: u8,
+    ways: Ways,
+    lost_code: u8,
     ttl: Duration,
     reason: String,
     holder: String,
@@ -92,6 +90,14 @@ impl Rules {
             ended = running => ended,
             never = self.feed(hold, &tell) => match never {},
         }
+    }
+
+    /// The exit code of what ran under these rules.
+    pub(super) fn exit_code(&self, ended: Ended) -> ExitCode {
+        ExitCode::from(match ended.because {
+            Because::Lost => self.lost_code,
+            Because::Itself | Because::Forwarded(_) => ended.status.exit_code(),
+        })
     }
 
     /// Tells every new limit, and an end that came before its time.

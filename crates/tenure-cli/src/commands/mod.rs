@@ -22,6 +22,7 @@ mod serve;
 mod server;
 mod show;
 mod top;
+mod wait;
 mod why;
 mod words;
 

@@ -2,13 +2,15 @@
 //! gives back: it is there before the command starts, and stays for as long as was said.
 
 use super::Caller;
-use super::keeping::{Rules, TTL, give_back};
-use super::run::{catch, get};
+use super::keeping::{Rules, give_back};
+use super::run::{catch, given_up};
+use super::wait::{self, NotGot};
 use crate::args::Once;
 use crate::failure::Failure;
 use crate::print;
 use crate::wrap::{Because, Ended, Program, Status};
 use std::process::ExitCode;
+use tenure::timing::TTL_DEFAULT;
 use tenure::{Code, Error, Hold, v1};
 
 pub(crate) async fn once(caller: &Caller, args: Once) -> Result<ExitCode, Failure> {
@@ -19,27 +21,23 @@ pub(crate) async fn once(caller: &Caller, args: Once) -> Result<ExitCode, Failur
         return Err(Failure::usage(&what, why, "Leave out --ttl, or say --retry-failed."));
     }
     // Else the mark is there from the first moment for as long as it is to stay, whatever becomes of this process.
-    let ttl = if args.retry_failed { TTL } else { args.keep };
+    let ttl = if args.retry_failed { TTL_DEFAULT } else { args.keep };
     let rules = Rules::check(&what, &args.keeping, &program, ttl)?;
     let mut signals = catch(&what)?;
     let client = caller.connect(&what).await?;
     let ask = rules.asking(client.lease(&args.key));
-    let hold = match get(&client, ask, &mut signals).await {
-        Ok(Ok(hold)) => hold,
-        Ok(Err(signal)) => return Ok(ExitCode::from(128_u8.saturating_add(signal))),
-        Err(Error::Refused(failure)) if tenure_api::code_of(&failure) == Some(Code::Taken) => {
+    let hold = match wait::get(&client, ask, signals.given_up()).await {
+        Ok(hold) => hold,
+        Err(NotGot::GivenUp { by, has_left }) => return Ok(given_up(by, has_left)),
+        Err(NotGot::Failed(Error::Refused(failure))) if tenure_api::code_of(&failure) == Some(Code::Taken) => {
             print::say(&done_already(&args.key, &failure));
             return Ok(ExitCode::from(args.done_code));
         }
-        Err(error) => return Err(Failure::of(&what, &error)),
+        Err(NotGot::Failed(error)) => return Err(Failure::of(&what, &error)),
     };
     let ended = rules.run(&hold, program, signals).await;
     mark(&args, hold, ended.as_ref().ok()).await;
-    let ended = ended?;
-    Ok(ExitCode::from(match ended.because {
-        Because::Lost => rules.lost_code,
-        Because::Itself | Because::Forwarded(_) => ended.status.exit_code(),
-    }))
+    Ok(rules.exit_code(ended?))
 }
 
 /// Keeps the mark, or takes it away.

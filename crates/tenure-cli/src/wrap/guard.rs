@@ -3,8 +3,8 @@
 
 use super::course::{Act, Course};
 use super::group::Group;
-use super::orders::{Lines, Order, Report, from_nanos, nanos};
-use super::{GUARD, Limits, OnJeopardy, OnLost, Told, Ways, not_typed, ourselves, until};
+use super::orders::{Lines, Order, Report};
+use super::{GUARD, Limits, OnJeopardy, OnLost, Told, Ways, not_typed, ourselves};
 use crate::failure::Failure;
 use nix::sys::signal::SigSet;
 use rustix::process::{Pid, setsid};
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
-use tenure::clock::Clock;
+use tenure::clock::{BootTime, Clock};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::sleep;
 
@@ -30,7 +30,7 @@ pub(super) fn command(group: Group, course: &Course) -> Command {
     command.arg(group.leader().as_raw_pid().to_string());
     command.arg(if on_lost == OnLost::Kill { "kill" } else { "term" });
     command.arg(if on_jeopardy == OnJeopardy::Pause { "pause" } else { "none" });
-    command.args([budget.as_nanos().to_string(), nanos(limits.stop).to_string(), nanos(limits.kill).to_string()]);
+    command.args([budget.as_nanos().to_string(), limits.stop.nanos().to_string(), limits.kill.nanos().to_string()]);
     command
 }
 
@@ -47,7 +47,10 @@ fn read(mut words: impl Iterator<Item = OsString>) -> Option<(Group, Course)> {
         _ => return None,
     };
     let budget = Duration::from_nanos(super::read(&mut words)?);
-    let limits = Limits { stop: from_nanos(super::read(&mut words)?), kill: from_nanos(super::read(&mut words)?) };
+    let limits = Limits {
+        stop: BootTime::from_nanos(super::read(&mut words)?),
+        kill: BootTime::from_nanos(super::read(&mut words)?),
+    };
     let course = Course::new(Ways { budget, on_lost, on_jeopardy }, after_the_wrapper(limits));
     words.next().is_none().then_some((Group::of(group), course))
 }
@@ -92,7 +95,7 @@ async fn guard(group: Group, mut course: Course, mut orders: Lines) {
         }
         tokio::select! {
             biased;
-            () = until(&clock, course.next()) => {}
+            () = clock.until(course.next()) => {}
             order = orders.next(), if is_heard => {
                 let now = clock.now();
                 let act = match order {

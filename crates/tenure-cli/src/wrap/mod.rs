@@ -176,11 +176,3 @@ fn not_typed(part: &str) -> Failure {
 fn read<T: std::str::FromStr>(words: &mut impl Iterator<Item = OsString>) -> Option<T> {
     words.next()?.to_str()?.parse().ok()
 }
-
-/// Returns when it is that time, and never if there is none.
-async fn until(clock: &Clock, time: Option<BootTime>) {
-    match time {
-        Some(time) => clock.until(time).await,
-        None => std::future::pending().await,
-    }
-}

@@ -4,7 +4,6 @@ use super::Limits;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
-use std::time::Duration;
 use tenure::clock::BootTime;
 use tokio::net::unix::pipe::Receiver;
 
@@ -25,8 +24,8 @@ pub(super) enum Order {
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Until(limits) => writeln!(f, "until {} {}", nanos(limits.stop), nanos(limits.kill)),
-            Self::Stopping(kill) => writeln!(f, "stopping {}", nanos(*kill)),
+            Self::Until(limits) => writeln!(f, "until {} {}", limits.stop.nanos(), limits.kill.nanos()),
+            Self::Stopping(kill) => writeln!(f, "stopping {}", kill.nanos()),
             Self::Home => writeln!(f, "home"),
         }
     }
@@ -76,17 +75,9 @@ impl FromStr for Report {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rubbish;
 
-/// A time as it is sent: it means the same in every process of the machine.
-pub(super) fn nanos(time: BootTime) -> u64 {
-    u64::try_from(time.since_start().as_nanos()).unwrap_or(u64::MAX)
-}
-
-pub(super) fn from_nanos(nanos: u64) -> BootTime {
-    BootTime::from_start(Duration::from_nanos(nanos))
-}
-
+/// Times mean the same in every process of the machine.
 fn time(text: &str) -> Result<BootTime, Rubbish> {
-    text.parse().map(from_nanos).map_err(|_| Rubbish)
+    text.parse().map(BootTime::from_nanos).map_err(|_| Rubbish)
 }
 
 /// The lines that come through a pipe.
@@ -130,8 +121,8 @@ mod tests {
 
     #[test]
     fn orders_and_reports_are_read_as_they_are_sent() {
-        let limits = Limits { stop: from_nanos(5), kill: from_nanos(u64::MAX) };
-        for order in [Order::Until(limits), Order::Stopping(from_nanos(7)), Order::Home] {
+        let limits = Limits { stop: BootTime::from_nanos(5), kill: BootTime::from_nanos(u64::MAX) };
+        for order in [Order::Until(limits), Order::Stopping(BootTime::from_nanos(7)), Order::Home] {
             let line = order.to_string();
             assert!(line.len() <= LINE_BYTES_MAX, "{line}");
             assert_eq!(line.strip_suffix('\n').unwrap().parse(), Ok(order));
@@ -153,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn lines_end_with_the_pipe_or_with_rubbish() {
-        let stopping = Some(Order::Stopping(from_nanos(7)));
+        let stopping = Some(Order::Stopping(BootTime::from_nanos(7)));
         assert_eq!(lines(b"stopping 7\nhome\n").await, (stopping, Some(Order::Home)));
         assert_eq!(lines(b"stopping 7\nhom").await, (stopping, None), "half a line is none");
         assert_eq!(lines(b"stopping 7\n\xff\n").await, (stopping, None));

@@ -8,7 +8,7 @@ use super::guarding::{Guarded, Guarding};
 use super::orders::Order;
 use super::signals::{self, Signals, stop_ourselves};
 use super::terminal::{self, Terminal};
-use super::{Because, Ended, OnLost, Plan, Status, Told, cannot_start, gate, until};
+use super::{Because, Ended, OnLost, Plan, Status, Told, cannot_start, gate};
 use crate::failure::Failure;
 use crate::print;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait, waitpid};
@@ -51,7 +51,7 @@ pub(super) async fn run(
         let is_ending = wrapper.status.is_some() || wrapper.course.is_killing();
         tokio::select! {
             biased;
-            () = until(&wrapper.clock, wrapper.course.next()) => wrapper.due(),
+            () = wrapper.clock.until(wrapper.course.next()) => wrapper.due(),
             _ = children.recv() => wrapper.reap(),
             changed = told.changed(), if is_fed => match changed {
                 Ok(()) => wrapper.told(*told.borrow_and_update()),
