@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{End, Event, Free, Happening, LeaseId, Ledger, Name, Revision};
 use tenure_server::disk::{Disk, MemoryDisk};
+use tenure_server::peers::Nowhere;
 use tenure_server::raft::log::{Log, LogOptions};
-use tenure_server::{Environment, Node, Tuning, Workers};
+use tenure_server::{Environment, Node, Place, Tuning, Workers};
 use tokio::time::{Instant, sleep};
 
 /// What a run is to be like.
@@ -171,6 +172,8 @@ impl World {
             workers: Workers::Tasks,
             // Snapshots are taken and the log is dropped every few hundred entries, so that faults meet them too.
             tuning: Tuning { snapshot_log_bytes: 60_000, ..self.plan.tuning },
+            network: Arc::new(Nowhere),
+            place: Place::default(),
         };
         let node = match Node::open(environment).await {
             Ok((node, _)) => node,

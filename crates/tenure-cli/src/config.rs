@@ -3,7 +3,7 @@
 
 use crate::args::{LogFormat, Serve};
 use crate::failure::Failure;
-use crate::{log, traces};
+use crate::{log, place, traces};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,6 +21,13 @@ const LIKENESS_MIN: f64 = 0.75;
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     listen: Option<SocketAddr>,
+    peer_listen: Option<String>,
+    advertise: Option<String>,
+    peer_advertise: Option<String>,
+    node_id: Option<u64>,
+    peers: Option<Vec<String>>,
+    join: Option<Vec<String>>,
+    election_timeout: Option<String>,
     data_dir: Option<PathBuf>,
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
@@ -30,12 +37,38 @@ pub(crate) struct File {
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 8] = ["listen", "data_dir", "insecure", "hosts", "log_format", "log", "otlp_endpoint", "otlp_ratio"];
+const KEYS: [&str; 15] = [
+    "listen",
+    "peer_listen",
+    "advertise",
+    "peer_advertise",
+    "node_id",
+    "peers",
+    "join",
+    "election_timeout",
+    "data_dir",
+    "insecure",
+    "hosts",
+    "log_format",
+    "log",
+    "otlp_endpoint",
+    "otlp_ratio",
+];
 
 /// What a server runs by.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
+    /// Empty: the port after that of `listen`.
+    pub(crate) peer_listen: String,
+    /// Empty: as it listens.
+    pub(crate) advertise: String,
+    pub(crate) peer_advertise: String,
+    /// 0: that of the data directory, or 1.
+    pub(crate) node_id: u64,
+    pub(crate) peers: Vec<String>,
+    pub(crate) join: Vec<String>,
+    pub(crate) election_timeout: String,
     /// None if nobody said, and there is no home to put it in.
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) insecure: bool,
@@ -51,6 +84,13 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7420)),
+            peer_listen: String::new(),
+            advertise: String::new(),
+            peer_advertise: String::new(),
+            node_id: 0,
+            peers: Vec::new(),
+            join: Vec::new(),
+            election_timeout: "1s".into(),
             data_dir: default_directory(),
             insecure: false,
             hosts: Vec::new(),
@@ -103,13 +143,21 @@ impl Effective {
             }};
         }
         let path = |path: &PathBuf| path.display().to_string();
+        let list = |items: &Vec<String>| items.join(",");
         let settings = Settings {
             listen: pick!(listen, default.listen, ToString::to_string),
+            peer_listen: pick!(peer_listen, default.peer_listen, Clone::clone),
+            advertise: pick!(advertise, default.advertise, Clone::clone),
+            peer_advertise: pick!(peer_advertise, default.peer_advertise, Clone::clone),
+            node_id: pick!(node_id, default.node_id, ToString::to_string),
+            peers: pick!(peers, default.peers, list),
+            join: pick!(join, default.join, list),
+            election_timeout: pick!(election_timeout, default.election_timeout, Clone::clone),
             // An empty path is none.
             data_dir: Some(pick!(data_dir, default.data_dir.unwrap_or_default(), path))
                 .filter(|path| !path.as_os_str().is_empty()),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
-            hosts: pick!(hosts, default.hosts, |hosts: &Vec<String>| hosts.join(",")),
+            hosts: pick!(hosts, default.hosts, list),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
             log: pick!(log, default.log, Clone::clone),
             // An empty address is none.
@@ -132,6 +180,7 @@ impl Settings {
                 "Listen on 127.0.0.1, or say --insecure if the network is trusted.",
             ));
         }
+        place::of(self, what)?;
         let is_host = |host: &String| {
             let fits = (1..=HOST_BYTES_MAX).contains(&host.len());
             fits && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
@@ -187,6 +236,13 @@ impl File {
         let default = Settings::default();
         let settings = Settings {
             listen: self.listen.unwrap_or(default.listen),
+            peer_listen: self.peer_listen.unwrap_or_default(),
+            advertise: self.advertise.unwrap_or_default(),
+            peer_advertise: self.peer_advertise.unwrap_or_default(),
+            node_id: self.node_id.unwrap_or_default(),
+            peers: self.peers.unwrap_or_default(),
+            join: self.join.unwrap_or_default(),
+            election_timeout: self.election_timeout.unwrap_or(default.election_timeout),
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
             log: self.log.unwrap_or(default.log),
@@ -233,17 +289,23 @@ fn variable(name: &str) -> Option<PathBuf> {
 
 /// A file that says nothing but what the defaults are: every key, its default, and what it is for.
 pub(crate) fn template() -> String {
-    let Settings { listen, data_dir, insecure, hosts, log_format, log, otlp_endpoint, otlp_ratio } =
-        Settings::default();
+    let settings = Settings::default();
     let file = File {
-        listen: Some(listen),
-        data_dir: Some(data_dir.unwrap_or_else(|| "/var/lib/tenure".into())),
-        insecure: Some(insecure),
-        hosts: Some(hosts),
-        log_format: Some(log_format),
-        log: Some(log),
-        otlp_endpoint: Some(otlp_endpoint.unwrap_or_default()),
-        otlp_ratio: Some(otlp_ratio),
+        listen: Some(settings.listen),
+        peer_listen: Some(settings.peer_listen),
+        advertise: Some(settings.advertise),
+        peer_advertise: Some(settings.peer_advertise),
+        node_id: Some(settings.node_id),
+        peers: Some(settings.peers),
+        join: Some(settings.join),
+        election_timeout: Some(settings.election_timeout),
+        data_dir: Some(settings.data_dir.unwrap_or_else(|| "/var/lib/tenure".into())),
+        insecure: Some(settings.insecure),
+        hosts: Some(settings.hosts),
+        log_format: Some(settings.log_format),
+        log: Some(settings.log),
+        otlp_endpoint: Some(settings.otlp_endpoint.unwrap_or_default()),
+        otlp_ratio: Some(settings.otlp_ratio),
     };
     let values = toml::to_string(&file).expect("every setting can be written as TOML");
     let mut text = String::from(HEAD);
@@ -264,6 +326,27 @@ const HEAD: &str = "\
 /// What each key is for, in the order of the keys.
 const WHY: [&[&str]; KEYS.len()] = [
     &["The address to listen on: --listen, TENURE_LISTEN. Beyond loopback it needs `insecure`."],
+    &[
+        "The address to listen on for peers: --peer-listen, TENURE_PEER_LISTEN. Empty for the port after that of `listen`.",
+    ],
+    &["Where clients reach this node, as HOST:PORT: --advertise, TENURE_ADVERTISE. Empty for what `listen` says."],
+    &[
+        "Where peers reach this node, as HOST:PORT: --peer-advertise, TENURE_PEER_ADVERTISE. Empty for its entry in",
+        "`peers`, or for what `peer_listen` says.",
+    ],
+    &["The number of this node in its cluster: --node-id, TENURE_NODE_ID. 0 for that of the data directory, or 1."],
+    &[
+        "The nodes that begin a cluster together, each as ID=HOST:PORT of its peer address: --peers, TENURE_PEERS. Only a",
+        "new data directory looks at it.",
+    ],
+    &[
+        "Peer addresses of a cluster that this node comes to: --join, TENURE_JOIN. Only a new data directory looks at it;",
+        "`tenure cluster add` lets the node in.",
+    ],
+    &[
+        "How long a node hears nothing from its leader before it stands for election: --election-timeout,",
+        "TENURE_ELECTION_TIMEOUT. The same on all nodes.",
+    ],
     &[
         "Where the data is kept: --data-dir, TENURE_DATA_DIR. A local disk that keeps its word on fdatasync; every",
         "answer to a write waits for it.",
@@ -302,6 +385,13 @@ mod tests {
         let file = File::parse(&settings.join("\n")).unwrap();
         let said = Settings {
             listen: file.listen.unwrap(),
+            peer_listen: file.peer_listen.unwrap(),
+            advertise: file.advertise.unwrap(),
+            peer_advertise: file.peer_advertise.unwrap(),
+            node_id: file.node_id.unwrap(),
+            peers: file.peers.unwrap(),
+            join: file.join.unwrap(),
+            election_timeout: file.election_timeout.unwrap(),
             data_dir: file.data_dir,
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),

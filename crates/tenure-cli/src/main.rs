@@ -7,6 +7,7 @@ mod config;
 mod failure;
 mod log;
 mod page;
+mod place;
 mod print;
 mod screen;
 mod supervisor;

@@ -1,6 +1,7 @@
 //! The same engine inside another program's process: no port, no second process, the same log, the same rules.
 
 use crate::clock::SystemClock;
+use crate::cluster::Place;
 use crate::disk::{Directory, MemoryDisk, SharedDisk};
 use crate::doors::NativeDoor;
 use crate::entropy::SystemEntropy;
@@ -8,6 +9,7 @@ use crate::lessor::Tuning;
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::lock::Lock;
 use crate::node::{Environment, Node};
+use crate::peers::Nowhere;
 use crate::workers::Workers;
 use std::future::Future;
 use std::io;
@@ -117,6 +119,8 @@ async fn open(disk: SharedDisk) -> Result<Node, String> {
         disk,
         workers: Workers::Threads,
         tuning: Tuning::default(),
+        network: Arc::new(Nowhere),
+        place: Place::default(),
     };
     let (node, _) = Node::open(environment).await.map_err(|error| error.to_string())?;
     node.ready().await?;

@@ -1,5 +1,6 @@
 //! Whose data a directory holds: its format, its cluster and its node, in a small text file with a checksum.
 
+use crate::cluster::{Begin, Place};
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use std::io;
@@ -11,7 +12,7 @@ const FORMAT: u64 = 1;
 /// Whose data a directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Drawn when the cluster was made.
+    /// Drawn when the cluster was made; 0 as long as the node belongs to none.
     pub cluster: u64,
     /// The number of this node in it.
     pub node: u64,
@@ -20,23 +21,32 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads the directory's identity. A new directory gets one, as the first node of a new cluster.
-    pub(crate) async fn open(disk: &SharedDisk, entropy: &dyn Entropy) -> io::Result<Self> {
+    /// Reads the directory's identity. A new directory gets one: as a new cluster of one, or as a node of none yet.
+    pub(crate) async fn open(disk: &SharedDisk, entropy: &dyn Entropy, place: &Place) -> io::Result<Self> {
         let names = disk.list()?;
         if names.iter().any(|name| name == FILE) {
             let text = String::from_utf8_lossy(&disk.read(FILE)?).into_owned();
-            return Self::parse(&text).map_err(|why| refuse(&why));
+            let identity = Self::parse(&text).map_err(|why| refuse(&why))?;
+            return match place.node {
+                Some(node) if node != identity.node => Err(another(identity.node, node)),
+                _ => Ok(identity),
+            };
         }
         if let Some(stray) = names.iter().find(|name| name.starts_with("log-") || name.starts_with("snapshot-")) {
             return Err(refuse(&format!("is missing, but there is data beside it ({stray})")));
         }
-        let identity = Self { cluster: entropy.draw(), node: 1, incarnation: entropy.draw() };
+        let cluster = if place.begin == Begin::Alone { entropy.draw() } else { 0 };
+        let identity = Self { cluster, node: place.node.unwrap_or(1), incarnation: entropy.draw() };
+        identity.write(disk).await?;
+        Ok(identity)
+    }
+
+    pub(crate) async fn write(&self, disk: &SharedDisk) -> io::Result<()> {
         let mut file = disk.create(TEMPORARY)?;
-        file.append(identity.text().as_bytes())?;
+        file.append(self.text().as_bytes())?;
         file.sync().await?;
         disk.rename(TEMPORARY, FILE)?;
-        disk.sync_dir()?;
-        Ok(identity)
+        disk.sync_dir()
     }
 
     fn text(&self) -> String {
@@ -67,6 +77,14 @@ impl Identity {
         };
         if identity.text() != text { Err("does not match its checksum".into()) } else { Ok(identity) }
     }
+}
+
+fn another(found: u64, asked: u64) -> io::Error {
+    let text = format!(
+        "the data directory is that of node {found}, not of node {asked}. Nothing was changed. Start it with --node-id \
+         {found}, or give node {asked} a directory of its own"
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 fn refuse(why: &str) -> io::Error {

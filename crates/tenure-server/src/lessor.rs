@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::limits::{COMMANDS_MAX, RULES_MAX};
+use tenure_core::limits::COMMANDS_MAX;
 use tenure_core::{Command, Entry, Leader, Moment, Outcome};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
@@ -318,7 +318,8 @@ impl Lessor {
         reign.awake = at;
         reign.tell_of_stalls();
         self.shown.send_replace(Some(reign.time));
-        let entry = Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: RULES_MAX, commands };
+        let entry =
+            Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: self.consensus.rules(), commands };
         let proposed = self.consensus.propose(entry);
         reign.in_flight.push(Box::pin(async move { (replies, proposed.await) }));
     }

@@ -1,6 +1,7 @@
 //! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
 
 mod clock;
+mod cluster;
 pub mod disk;
 mod doors;
 mod embedded;
@@ -12,6 +13,7 @@ mod listen;
 mod lock;
 mod metrics;
 mod node;
+pub mod peers;
 pub mod raft;
 mod replica;
 mod serve;
@@ -20,11 +22,12 @@ mod watch;
 mod workers;
 
 pub use clock::{Clock, SystemClock};
+pub use cluster::{Begin, CannotChange, Place};
 pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memory};
 pub use entropy::{Entropy, SystemEntropy};
 pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
-pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, TICK};
+pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock};
 pub use node::{Environment, Node, Opened, Status};
 pub use serve::{ServeError, Served, Settings, serve};

@@ -131,3 +131,60 @@ pub(crate) const WRITE_SLOW: Duration = TICK;
 
 /// Writes waiting for the disk.
 pub(crate) const WRITES_MAX: usize = 4096;
+
+/// Nodes of a cluster, voters and learners together. More than seven voters only make every write wait for more disks.
+pub const PEERS_MAX: usize = 32;
+
+/// How long a connection to a peer may take to be made, and how long a peer may leave a ping unanswered.
+pub(crate) const PEER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const PEER_SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// A message between peers: the largest entry with room to spare.
+pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What may be on its way to a peer before it says that it has read it: some entries of the usual size.
+pub(crate) const PEER_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// Entries sent in one message end after so many bytes; the largest entry goes alone.
+pub(crate) const APPEND_BYTES_SOFT_MAX: usize = 2 * 1024 * 1024;
+
+/// A part of a snapshot.
+pub(crate) const SNAPSHOT_PART_BYTES: usize = 1024 * 1024;
+
+/// The largest snapshot that a node takes from another: it is held in memory while it comes.
+pub(crate) const SNAPSHOT_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+/// How long a part of a snapshot may take, and the last one, which is answered when it is installed.
+pub(crate) const SNAPSHOT_PART_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const SNAPSHOT_INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a node waits for a peer's answer to a question of its own.
+pub(crate) const PEER_PATIENCE_SHORT: Duration = Duration::from_secs(2);
+
+/// How often a node that waits for others asks again.
+pub(crate) const KNOCK_INTERVAL: Duration = Duration::from_millis(300);
+
+/// How long a new member may take to catch up before its admission is given up.
+pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Log bytes that are kept behind a snapshot, for followers that are only a little behind.
+pub(crate) const KEPT_LOG_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long a follower hears nothing before it stands for election: long enough for a busy machine, short enough to serve
+/// again within three seconds.
+pub(crate) const ELECTION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the lead may take to be handed on.
+pub(crate) const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Reads that wait for the leader to make sure that it leads.
+pub(crate) const READS_WAITING_MAX: usize = 65_536;
+
+/// How long a read waits for a leader that can be sure of itself.
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a node that starts looks whether it can be used.
+pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Answers to the leader's entries that wait to be sent.
+pub(crate) const APPENDS_MAX: usize = 64;

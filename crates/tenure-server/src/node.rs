@@ -1,19 +1,28 @@
 //! A whole node, without its doors: what it stands on is given, so that it runs as well on simulated time and disks.
 
 use crate::clock::{Clock, ServiceClock};
+use crate::cluster::{Begin, Beginning, Place, announce};
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
 use crate::identity::Identity;
 use crate::lessor::{Counter, Lessor, Tuning, Unready};
-use crate::limits::ANSWER_TIMEOUT;
+use crate::limits::{ANSWER_TIMEOUT, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL};
 use crate::metrics::{Levels, Metrics};
-use crate::raft::{Consensus, Ground, OpenError, Seat};
+use crate::peers::v1::answer::Body as Tell;
+use crate::peers::v1::question::Body as Ask;
+use crate::peers::{Network, v1 as peer};
+use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing, Us};
 use crate::replica::Replica;
 use crate::trace;
 use crate::watch::Seating;
 use crate::workers::Workers;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_api::v1;
+use tenure_core::limits::RULES_MAX;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tracing::Instrument;
@@ -31,6 +40,10 @@ pub struct Environment {
     pub workers: Workers,
     /// For simulations only.
     pub tuning: Tuning,
+    /// The way to other nodes.
+    pub network: Arc<dyn Network>,
+    /// Where it is among others.
+    pub place: Place,
 }
 
 /// A running node. Clones are the same node.
@@ -40,7 +53,8 @@ pub struct Node {
 }
 
 struct Inner {
-    identity: Identity,
+    disk: SharedDisk,
+    place: Place,
     counter: Counter,
     consensus: Consensus,
     service: watch::Receiver<Option<ServiceClock>>,
@@ -63,6 +77,18 @@ pub struct Status {
     pub identity: Identity,
     /// The term in which it leads, if it does.
     pub leads_in: Option<u64>,
+    /// The newest term that it knows of.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// The newest entry in its log, and the newest that is on a majority.
+    pub last_index: u64,
+    /// The newest entry that a majority has.
+    pub committed: u64,
+    /// The newest entry in its snapshot.
+    pub snapshot: u64,
+    /// The newest entry that its log does not have any longer.
+    pub purged: u64,
     /// The newest entry in its ledger.
     pub applied: u64,
     /// The count of visible changes.
@@ -76,36 +102,132 @@ pub struct Status {
 }
 
 impl Node {
-    /// Opens the data and starts to lead. What it holds is served once [`Node::ready`] returns.
+    /// Opens the data and takes its place: a cluster of one leads at once, others elect a leader, and a node with a new
+    /// data directory asks around. What it holds is served once [`Node::ready`] returns.
     pub async fn open(environment: Environment) -> Result<(Self, Opened), OpenError> {
-        let Environment { clock, entropy, disk, workers, tuning } = environment;
-        let identity = Identity::open(&disk, &*entropy).await?;
+        let Environment { clock, entropy, disk, workers, tuning, network, place } = environment;
+        let identity = Identity::open(&disk, &*entropy, &place).await?;
         let metrics = Metrics::new(clock.clone());
-        let seat = Seat { node: identity.node, incarnation: identity.incarnation };
-        let ground = Ground { disk, entropy: entropy.clone(), workers, tuning, metrics: metrics.clone() };
-        let (consensus, found) = Consensus::open(ground, seat).await?;
+        let Identity { cluster, node, incarnation } = identity;
+        let ground = Ground {
+            disk: disk.clone(),
+            entropy: entropy.clone(),
+            workers,
+            tuning,
+            metrics: metrics.clone(),
+            book: Arc::new(Book::new(network, Us { cluster, node, incarnation })),
+            election_timeout: place.election_timeout,
+        };
+        let (consensus, found) = Consensus::open(ground).await?;
         let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning, metrics.clone());
         tokio::spawn(lessor.run());
         let torn = found
             .torn
             .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
-        let inner = Inner { identity, counter, consensus, service, clock, entropy, metrics };
-        Ok((Self { inner: Arc::new(inner) }, Opened { torn }))
+        let begin = place.begin.clone();
+        let inner = Inner { disk, place, counter, consensus, service, clock, entropy, metrics };
+        let node = Self { inner: Arc::new(inner) };
+        if !node.consensus().is_initialized().await {
+            match begin {
+                Begin::Alone => {
+                    let us = BTreeMap::from([(identity.node, node.member())]);
+                    node.consensus().initialize(us).await?;
+                }
+                begin => drop(tokio::spawn(Beginning::new(node.clone(), begin).run())),
+            }
+        }
+        tokio::spawn(announce(node.clone()));
+        Ok((node, Opened { torn }))
     }
 
-    /// Returns when this node leads and grants, or with the reason why it never will.
+    /// Whose data it holds.
+    pub fn identity(&self) -> Identity {
+        let Us { cluster, node, incarnation } = self.consensus().book().us();
+        Identity { cluster, node, incarnation }
+    }
+
+    /// Whether it is the only member of its cluster.
+    pub fn is_alone(&self) -> bool {
+        self.consensus().voters() == [self.identity().node]
+    }
+
+    /// This node as others should know it.
+    pub(crate) fn member(&self) -> Member {
+        let Place { peer_addr, client_addr, .. } = self.inner.place.clone();
+        Member { peer_addr, client_addr, incarnation: self.identity().incarnation, rules_max: RULES_MAX }
+    }
+
+    pub(crate) fn consensus(&self) -> &Consensus {
+        &self.inner.consensus
+    }
+
+    pub(crate) fn draw_number(&self) -> u64 {
+        self.inner.entropy.draw()
+    }
+
+    /// Belongs to a cluster from now on, also after a restart.
+    pub(crate) async fn adopt(&self, cluster: u64) -> io::Result<()> {
+        let identity = Identity { cluster, ..self.identity() };
+        identity.write(&self.inner.disk).await?;
+        self.consensus().book().adopted(cluster);
+        Ok(())
+    }
+
+    /// Whether the log still answers. That nobody leads is an answer.
+    pub async fn is_alive(&self) -> bool {
+        self.consensus().is_alive().await
+    }
+
+    /// Returns when this node can be used: it leads, or it follows a leader and has what was acknowledged; or with the
+    /// reason why it never will.
     pub async fn ready(&self) -> Result<(), String> {
         let mut service = self.inner.service.clone();
         let leads = async { service.wait_for(Option::is_some).await.is_ok() };
+        let follows = async {
+            while !(self.consensus().leader().is_some_and(|leader| leader != self.identity().node)
+                && self.read(|_, _| ()).await.is_ok())
+            {
+                tokio::time::sleep(READY_INTERVAL).await;
+            }
+            true
+        };
         tokio::select! {
             leads = leads => if leads { Ok(()) } else { Err("the node has stopped".into()) },
+            _ = follows => Ok(()),
             reason = self.failed() => Err(reason),
         }
+    }
+
+    /// Whether it leads and grants, or follows somebody who may.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.inner.service.borrow().is_some() || self.leader_elsewhere().is_some()
     }
 
     /// Resolves with the reason when the node cannot go on; the process must then stop.
     pub async fn failed(&self) -> String {
         self.inner.consensus.failed().await
+    }
+
+    /// The leader, if it is another node.
+    pub(crate) fn leader_elsewhere(&self) -> Option<u64> {
+        self.consensus().leader().filter(|leader| *leader != self.identity().node)
+    }
+
+    /// Has a client's request answered by another node. What was done is here, too, when this returns.
+    pub(crate) async fn forward(&self, leader: u64, request: v1::Request) -> Result<v1::Response, Unready> {
+        let ask = Ask::Forward(peer::Forward { request: request.encode_to_vec().into() });
+        match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
+            Ok(Tell::Forward(reply)) => {
+                let response = v1::Response::decode(reply.response).map_err(|_| Unready::Unknown)?;
+                self.catch_up(reply.applied).await;
+                Ok(response)
+            }
+            // Whoever is not there, or is not meant, has done nothing.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
+                Err(Unready::NotLeader { leader: None })
+            }
+            _ => Err(Unready::Unknown),
+        }
     }
 
     /// Puts a command into the log, and answers when it was applied.
@@ -116,15 +238,39 @@ impl Node {
         }
     }
 
-    /// Looks at the ledger after everything that was acknowledged before this call.
-    pub async fn read<T>(&self, look: impl FnOnce(&Ledger) -> T) -> Result<T, Unready> {
-        let linearized = self.inner.consensus.linearize().instrument(trace::read_index());
-        let current = tokio::time::timeout(ANSWER_TIMEOUT, linearized).await;
-        if current.unwrap_or(false) {
-            Ok(self.read_stale(look))
-        } else {
-            Err(Unready::NotLeader { leader: self.inner.consensus.leader_address() })
+    /// Looks at the ledger after everything that was acknowledged before this call, and at the service time.
+    pub async fn read<T>(&self, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Unready> {
+        let certain = async {
+            let (index, now) = self.read_index().await?;
+            self.replica().reached(index).await.then_some(now)
+        };
+        let certain = tokio::time::timeout(READ_TIMEOUT, certain.instrument(trace::read_index())).await;
+        match certain.ok().flatten() {
+            Some(now) => {
+                let now = self.service_time().or(now);
+                Ok(self.read_stale(|ledger| look(ledger, now.unwrap_or(ledger.now()))))
+            }
+            None => Err(Unready::NotLeader { leader: self.consensus().leader_address() }),
         }
+    }
+
+    /// How far a replica must be, and the leader's service time if it is somebody else's.
+    async fn read_index(&self) -> Option<(u64, Option<Moment>)> {
+        match self.consensus().leader() {
+            Some(leader) if leader != self.identity().node => {
+                let ask = Ask::ReadIndex(peer::ReadIndex {});
+                match self.consensus().book().ask(leader, ask, PEER_PATIENCE_SHORT).await {
+                    Ok(Tell::ReadIndex(reply)) => Some((reply.index, Some(Moment::from_millis(reply.now_ms)))),
+                    _ => None,
+                }
+            }
+            _ => self.consensus().read_index().await.map(|index| (index, None)),
+        }
+    }
+
+    /// Returns when this node has applied an entry of the log, or after a while.
+    pub(crate) async fn catch_up(&self, index: u64) {
+        let _ = tokio::time::timeout(READ_TIMEOUT, self.replica().reached(index)).await;
     }
 
     /// Looks at this node's own copy of the ledger, which may be behind.
@@ -142,8 +288,15 @@ impl Node {
     pub fn status(&self) -> Status {
         let service = *self.inner.service.borrow();
         let dropped = service.map_or(0, |service| service.dropped().as_millis());
+        let Standing { term, leader, last_index, committed, snapshot, purged } = self.consensus().standing();
         self.replica().read(|ledger, applied| Status {
-            identity: self.inner.identity,
+            identity: self.identity(),
+            term,
+            leader,
+            last_index,
+            committed,
+            snapshot,
+            purged,
             leads_in: service.and(*self.inner.consensus.leading().borrow()),
             applied,
             revision: ledger.revision(),
@@ -174,6 +327,11 @@ impl Node {
     /// Draws the id of a lease.
     pub fn draw_lease(&self) -> LeaseId {
         draw_lease(&*self.inner.entropy)
+    }
+
+    /// Hands the lead to another node, if there is one: nobody has to wait for an election then.
+    pub async fn hand_over(&self) {
+        self.inner.consensus.abdicate().await;
     }
 
     /// Stops the node. What it acknowledged is on disk.

@@ -12,6 +12,8 @@ use tokio::sync::watch;
 pub(crate) struct Replica {
     state: RwLock<State>,
     led: watch::Sender<Option<Led>>,
+    /// The newest entry in the ledger, for those who wait for one.
+    reached: watch::Sender<u64>,
     hub: Hub,
 }
 
@@ -43,7 +45,13 @@ pub(crate) struct Answer {
 impl Replica {
     pub(crate) fn new(ledger: Ledger, applied: u64) -> Self {
         let hub = Hub::new(ledger.revision());
-        Self { state: RwLock::new(State { ledger, applied }), led: watch::Sender::new(None), hub }
+        let reached = watch::Sender::new(applied);
+        Self { state: RwLock::new(State { ledger, applied }), led: watch::Sender::new(None), reached, hub }
+    }
+
+    /// Returns when an entry of the log is in the ledger. False: the node has stopped.
+    pub(crate) async fn reached(&self, index: u64) -> bool {
+        self.reached.subscribe().wait_for(|reached| *reached >= index).await.is_ok()
     }
 
     pub(crate) fn hub(&self) -> &Hub {
@@ -70,10 +78,13 @@ impl Replica {
         let mut state = self.state.write().expect("apply does not panic");
         state.applied = index;
         if entry.leader.term != term {
+            drop(state);
+            self.reached.send_replace(index);
             return Ok(Answer::default());
         }
         let mut applied = state.ledger.apply(entry);
         drop(state);
+        self.reached.send_replace(index);
         let deeds = Deeds::count(&entry.commands, &mut applied);
         self.hub.publish(&applied.events);
         Ok(Answer {
@@ -90,17 +101,22 @@ impl Replica {
         state.applied = index;
         let (now, next_deadline) = (state.ledger.now(), state.ledger.next_deadline());
         drop(state);
+        self.reached.send_replace(index);
         self.led.send_replace(Some(Led { term, now, next_deadline }));
     }
 
     /// Notes an entry that is none of the ledger's business.
     pub(crate) fn skip(&self, index: u64) {
         self.state.write().expect("apply does not panic").applied = index;
+        self.reached.send_replace(index);
     }
 
     /// Replaces the ledger by one from a snapshot.
     pub(crate) fn install(&self, ledger: Ledger, applied: u64) {
+        let revision = ledger.revision();
         *self.state.write().expect("apply does not panic") = State { ledger, applied };
+        self.reached.send_replace(applied);
+        self.hub.leap(revision);
     }
 }
 

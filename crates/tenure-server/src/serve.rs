@@ -51,7 +51,10 @@ pub async fn serve(
     let (ended, mut end) = tokio::sync::watch::channel(None);
     let until = async {
         let why = tokio::select! {
-            () = stop => Served::Stopped,
+            () = stop => {
+                node.hand_over().await;
+                Served::Stopped
+            }
             reason = node.failed() => Served::Failed(reason),
         };
         health_reporter.set_not_serving::<TenureServer<NativeDoor>>().await;

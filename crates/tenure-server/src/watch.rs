@@ -67,6 +67,15 @@ impl Hub {
         }
     }
 
+    /// The ledger was replaced by a newer one: whoever waits for anything looks again.
+    pub(crate) fn leap(&self, revision: Revision) {
+        self.revision.send_replace(revision);
+        for (_, told) in std::mem::take(&mut *self.places()).into_values().flatten() {
+            // Whoever stopped listening has given up its place in the meantime.
+            let _ = told.send(());
+        }
+    }
+
     fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().expect("nobody panics while holding the places")
     }

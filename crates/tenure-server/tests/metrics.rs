@@ -12,7 +12,8 @@ use tenure_api::v1;
 use tenure_api::v1::tenure_client::TenureClient;
 use tenure_core::{Command, Grant, Holder, Kind, LeaseId, ReleaseLease, Renew, Renewal, Ttl};
 use tenure_server::disk::MemoryDisk;
-use tenure_server::{Clock, Environment, Node, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::peers::Nowhere;
+use tenure_server::{Clock, Environment, Node, Place, SystemClock, SystemEntropy, Tuning, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -38,6 +39,8 @@ async fn open(disk: &MemoryDisk, clock: Arc<dyn Clock>) -> Node {
         disk: Arc::new(disk.attach()),
         workers: Workers::Tasks,
         tuning: Tuning::default(),
+        network: Arc::new(Nowhere),
+        place: Place::default(),
     };
     let (node, _) = Node::open(environment).await.unwrap();
     node.ready().await.unwrap();

@@ -25,6 +25,7 @@ pub(crate) use manual::{Completions, Manual};
 pub(crate) use resource::Resource;
 pub(crate) use run::{Elect, Keeping, Once, Run};
 pub(crate) use serve::{LogFormat, Serve};
+pub(crate) use value::duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};

@@ -23,6 +23,27 @@ pub(crate) struct Said {
     /// The address to listen on [default: 127.0.0.1:7420].
     #[arg(long, env = "TENURE_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
+    /// The address to listen on for peers [default: the port after that of --listen].
+    #[arg(long, env = "TENURE_PEER_LISTEN", value_name = "ADDR")]
+    pub(crate) peer_listen: Option<String>,
+    /// Where clients reach this node, if not at --listen: HOST:PORT.
+    #[arg(long, env = "TENURE_ADVERTISE", value_name = "ADDR")]
+    pub(crate) advertise: Option<String>,
+    /// Where peers reach this node, if not at --peer-listen: HOST:PORT.
+    #[arg(long, env = "TENURE_PEER_ADVERTISE", value_name = "ADDR")]
+    pub(crate) peer_advertise: Option<String>,
+    /// The number of this node in its cluster [default: that of the data directory, or 1].
+    #[arg(long, env = "TENURE_NODE_ID", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) node_id: Option<u64>,
+    /// Begin a cluster of these nodes, by their numbers and peer addresses: 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT.
+    #[arg(long, env = "TENURE_PEERS", value_name = "ID=ADDR", value_delimiter = ',')]
+    pub(crate) peers: Option<Vec<String>>,
+    /// Come to the cluster that a node at one of these peer addresses belongs to; `tenure cluster add` lets it in.
+    #[arg(long, env = "TENURE_JOIN", value_name = "ADDR", value_delimiter = ',')]
+    pub(crate) join: Option<Vec<String>>,
+    /// How long a node hears nothing from its leader before it stands for election [default: 1s].
+    #[arg(long, env = "TENURE_ELECTION_TIMEOUT", value_name = "TIME")]
+    pub(crate) election_timeout: Option<String>,
     /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
     #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,

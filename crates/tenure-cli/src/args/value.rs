@@ -4,7 +4,7 @@ use std::time::Duration;
 use tenure::v1;
 
 /// A duration as people write it, for example 500ms, 15s, 5m, 2h or 1d12h.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let help = || format!("{text:?} is not a duration: write it like 500ms, 15s, 5m, 2h or 1d12h");
     let (days, rest) = text.split_once('d').map_or((0, text), |(days, rest)| (days.parse().unwrap_or(u64::MAX), rest));
     let rest = if rest.is_empty() && days > 0 { "0s" } else { rest };

@@ -5,16 +5,22 @@ use crate::args::Serve;
 use crate::config::{Effective, Settings};
 use crate::failure::Failure;
 use crate::log::Voice;
+use crate::place::{self, Plan};
 use crate::print;
 use crate::supervisor;
 use crate::traces::Traces;
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_server::Settings as Doors;
 use tenure_server::disk::Directory;
-use tenure_server::{Clock, Environment, Lock, Node, Served, Status, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::peers::{Host, Wire};
+use tenure_server::{
+    Begin, Clock, Environment, Lock, Node, Place, Served, SystemClock, SystemEntropy, Tuning, Workers,
+};
 use tokio::net::TcpListener;
 
 pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
@@ -36,33 +42,55 @@ async fn run(
     clock: Arc<SystemClock>,
 ) -> Result<ExitCode, Failure> {
     let what = "cannot serve";
-    let directory = settings.data_dir.ok_or_else(|| {
+    let directory = settings.data_dir.clone().ok_or_else(|| {
         Failure::usage(what, "neither $XDG_STATE_HOME nor $HOME is set", "Say where the data goes with --data-dir DIR.")
     })?;
     let lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
     std::mem::forget(lock);
-    let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
-        let why = format!("cannot listen on {}: {error}", settings.listen);
-        Failure::new(
-            what,
-            &why,
-            "No data was changed. Choose another address with --listen, or stop what listens there.",
-        )
-    })?;
+    let plan = place::of(&settings, what)?;
+    let listener = bind(settings.listen, "--listen").await?;
+    let peers = peers(&settings, &plan).await?;
     voice.starting(&directory);
-    let node = open(&directory, clock.clone(), voice).await?;
-    voice.ready(&node.status(), &directory, &listener, clock.monotonic());
+    let place = place(plan, &listener, peers.as_ref());
+    let is_alone = place.begin == Begin::Alone;
+    let node = open(&directory, place, clock.clone(), voice).await?;
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    if let Some(peers) = peers {
+        tokio::spawn(answer_peers(node.clone(), peers));
+    }
     let doors = Doors { hosts: settings.hosts };
-    supervisor::ready();
-    tokio::spawn(supervisor::feed_watchdog(node.clone()));
-    let stop = async {
-        stop.await;
-        voice.stopping();
-        supervisor::stopping();
+    let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| address.to_string());
+    let ready = async {
+        node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
+        voice.ready(&node, &directory, &address, clock.monotonic());
+        supervisor::ready();
+        Ok::<(), Failure>(())
     };
-    let served = tenure_server::serve(node, listener, &doors, stop).await;
+    let serve = async {
+        let stop = async {
+            stop.await;
+            voice.stopping();
+            supervisor::stopping();
+        };
+        tokio::spawn(supervisor::feed_watchdog(node.clone()));
+        tenure_server::serve(node.clone(), listener, &doors, stop).await
+    };
+    let served = if is_alone && node.is_alone() {
+        // Whoever connects before waits in the kernel, and never hears that nobody leads.
+        ready.await?;
+        serve.await
+    } else {
+        // A node among others answers while they find each other. That it fails is told by serving.
+        let ready = async {
+            let _ = ready.await;
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            served = serve => served,
+            never = ready => match never {},
+        }
+    };
     if let Some(traces) = traces {
         traces.close().await;
     }
@@ -79,20 +107,66 @@ async fn run(
     }
 }
 
-async fn open(directory: &Path, clock: Arc<SystemClock>, voice: Voice) -> Result<Node, Failure> {
-    let what = format!("cannot open {}", directory.display());
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let why = format!("cannot listen on {address}: {error}");
+        let next = format!("No data was changed. Choose another address with {flag}, or stop what listens there.");
+        Failure::new("cannot serve", &why, &next)
+    })
+}
+
+/// Listens for peers. A node that is alone, and was not told where to listen for them, does without if it must.
+async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, Failure> {
+    match bind(plan.peer_listen, "--peer-listen").await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(_) if settings.peer_listen.is_empty() && plan.begin == Begin::Alone => {
+            let address = plan.peer_listen;
+            tracing::warn!(%address, "something else listens where peers would look for this node: it stays alone");
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn place(plan: Plan, listener: &TcpListener, peers: Option<&TcpListener>) -> Place {
+    let bound = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    let client_addr = plan.advertise.unwrap_or_else(|| bound(listener));
+    Place {
+        node: plan.node,
+        peer_addr: peers.map(|peers| plan.peer_advertise.unwrap_or_else(|| bound(peers))).unwrap_or_default(),
+        client_addr: format!("http://{client_addr}"),
+        begin: plan.begin,
+        election_timeout: plan.election_timeout,
+    }
+}
+
+async fn answer_peers(node: Node, listener: TcpListener) {
+    let stopped = node.clone();
+    let until = async move { drop(stopped.failed().await) };
+    if let Err(error) = tenure_server::peers::serve_peers(Host::new(node), listener, until).await {
+        tracing::error!(%error, "peers are not answered any longer");
+    }
+}
+
+fn cannot_open(directory: &Path) -> String {
+    format!("cannot open {}", directory.display())
+}
+
+async fn open(directory: &Path, place: Place, clock: Arc<SystemClock>, voice: Voice) -> Result<Node, Failure> {
     let environment = Environment {
         clock,
         entropy: Arc::new(SystemEntropy),
         disk: Arc::new(Directory::new(directory)),
         workers: Workers::Threads,
         tuning: Tuning::default(),
+        network: Arc::new(Wire::new()),
+        place,
     };
-    let (node, opened) = Node::open(environment).await.map_err(|error| Failure::new(&what, &error.to_string(), ""))?;
+    let opened = Node::open(environment).await;
+    let (node, opened) = opened.map_err(|error| Failure::new(&cannot_open(directory), &error.to_string(), ""))?;
     if let Some(torn) = opened.torn {
         voice.recovered(&torn);
     }
-    node.ready().await.map_err(|why| Failure::new(&what, &why, "See the log above."))?;
     Ok(node)
 }
 
@@ -113,8 +187,8 @@ impl Voice {
         }
     }
 
-    fn ready(self, status: &Status, directory: &Path, listener: &TcpListener, took: Duration) {
-        let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| address.to_string());
+    fn ready(self, node: &Node, directory: &Path, address: &str, took: Duration) {
+        let status = node.status();
         let (listen, data_dir) = (format!("http://{address}"), directory.display());
         let (leases, took_ms) = (status.leases as u64, took.as_millis());
         if self == Self::Json {
@@ -123,7 +197,11 @@ impl Voice {
             return;
         }
         let leases = print::count(leases, "lease", "leases");
-        print::say(&format!("tenure {}, one durable node", env!("CARGO_PKG_VERSION")));
+        let kind = match node.is_alone() {
+            true => "one durable node".to_owned(),
+            false => format!("node {} of a cluster", status.identity.node),
+        };
+        print::say(&format!("tenure {}, {kind}", env!("CARGO_PKG_VERSION")));
         print::say(&format!("data       {data_dir} ({leases} recovered)"));
         print::say(&format!("listening  {listen}"));
         print::say(&format!("ready      in {took_ms} ms; try: tenure acquire jobs/nightly --ttl 30s"));

@@ -3,6 +3,7 @@
 
 use super::look::{key, lease, past, resource};
 use super::unready;
+use crate::lessor::Unready;
 use crate::node::Node;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
@@ -11,12 +12,12 @@ use tenure_api::{BadRequest, failure, read_handle, read_key, read_lease, read_na
 use tenure_core::{Ledger, Moment, Refusal};
 
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     node: Node,
 }
 
 impl Desk {
-    pub(super) fn new(node: Node) -> Self {
+    pub(crate) fn new(node: Node) -> Self {
         Self { node }
     }
 
@@ -24,8 +25,20 @@ impl Desk {
         &self.node
     }
 
-    /// Orders what one request asks for.
-    pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
+    /// Orders what one request asks for, at the leader if that is another node.
+    pub(crate) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
+        let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
+        let request = v1::Request { id: 0, body: Some(ask) };
+        let answer = self.node.forward(leader, request).await.map_err(|not_yet| unready(&not_yet))?;
+        match answer.body {
+            Some(Tell::Failure(failure)) => Err(failure),
+            Some(tell) => Ok(tell),
+            None => Err(unready(&Unready::Unknown)),
+        }
+    }
+
+    /// Orders what one request asks for, at this node.
+    pub(crate) async fn order_here(&self, ask: Ask) -> Result<Tell, Failure> {
         let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
         let outcome = self.node.order(command).await.map_err(|not_yet| unready(&not_yet))?;
         match write_outcome(&outcome) {
@@ -35,8 +48,8 @@ impl Desk {
     }
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
-        let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
         if stale {
+            let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
             return Ok(self.node.read_stale(look));
         }
         self.node.read(look).await.map_err(|not_yet| unready(&not_yet))
@@ -94,7 +107,7 @@ impl Desk {
             cluster: status.identity.cluster,
             node: status.identity.node,
             leads: status.leads_in.is_some(),
-            term: status.leads_in.unwrap_or_default(),
+            term: status.term,
             applied_index: status.applied,
             revision: status.revision.0,
             leases: status.leases as u64,

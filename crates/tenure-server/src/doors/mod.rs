@@ -8,6 +8,7 @@ mod seat;
 mod stream;
 mod watch;
 
+pub(crate) use desk::Desk;
 pub(crate) use grpc::{NativeDoor, both};
 
 use crate::lessor::Unready;

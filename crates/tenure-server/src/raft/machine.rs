@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tenure_core::Ledger;
 use tokio::sync::oneshot;
 
-type SnapshotMeta = openraft::alias::SnapshotMetaOf<Types>;
-type RaftSnapshot = openraft::alias::SnapshotOf<Types, Arc<Vec<u8>>>;
+pub(super) type SnapshotMeta = openraft::alias::SnapshotMetaOf<Types>;
+pub(super) type RaftSnapshot = openraft::alias::SnapshotOf<Types, Arc<Vec<u8>>>;
 
 pub(crate) struct Machine {
     replica: Arc<Replica>,
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-fn read_ledger(bytes: &[u8]) -> io::Result<Ledger> {
+pub(super) fn read_ledger(bytes: &[u8]) -> io::Result<Ledger> {
     Ledger::read_snapshot(bytes).map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage.to_string()))
 }
 

@@ -1,19 +1,27 @@
 //! The log: what openraft agrees on and the disk keeps. openraft's types stay in here.
 
+mod answers;
 pub mod log;
 mod machine;
 mod mark;
+mod members;
 mod peers;
+mod reads;
 mod shelf;
 mod store;
 #[cfg(test)]
 mod suite;
 mod types;
+mod wire;
+
+pub(crate) use members::Standing;
+pub(crate) use peers::{Book, Us};
+pub(crate) use types::Member;
 
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
-use crate::limits::SEAL_TIMEOUT;
+use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
@@ -23,20 +31,23 @@ use mark::Mark;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
-use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
+use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 use openraft_rt::deterministic_rng::DeterministicRng;
 use openraft_rt_tokio::TokioRuntime;
-use peers::Alone;
+use peers::Peers;
+use reads::Reads;
 use shelf::Shelf;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use store::Store;
 use tenure_core::Entry;
 use tenure_core::limits::RULES_MAX;
 use tokio::sync::{Mutex, oneshot, watch};
-use types::{Member, Proposal, Types};
+use types::{Proposal, Types};
 
 /// What became of a proposal that was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +83,6 @@ pub enum OpenError {
     Start(String),
 }
 
-/// Who this node is in its cluster.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
-    pub(crate) node: u64,
-    pub(crate) incarnation: u64,
-}
-
 /// What the log stands on.
 pub(crate) struct Ground {
     pub(crate) disk: SharedDisk,
@@ -86,6 +90,8 @@ pub(crate) struct Ground {
     pub(crate) workers: Workers,
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
+    pub(crate) book: Arc<Book>,
+    pub(crate) election_timeout: Duration,
 }
 
 #[derive(Clone)]
@@ -93,8 +99,22 @@ pub(crate) struct Consensus {
     raft: Raft<Types, Machine>,
     node: u64,
     replica: Arc<Replica>,
+    book: Arc<Book>,
+    reads: Reads,
     leading: watch::Receiver<Option<u64>>,
+    members: watch::Receiver<()>,
+    incoming: Arc<Mutex<answers::Incoming>>,
+    seeds: Arc<Seeds>,
     sealed: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+}
+
+/// Randomness for whatever openraft starts on our behalf: it takes it from the task that asks.
+struct Seeds(AtomicU64);
+
+impl Seeds {
+    fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        DeterministicRng::<TokioRuntime>::scope(self.0.fetch_add(1, Ordering::Relaxed), future)
+    }
 }
 
 /// What was found on disk.
@@ -104,8 +124,8 @@ pub(crate) struct Found {
 }
 
 impl Consensus {
-    /// Opens the log and the newest snapshot, and starts to lead if this node is a cluster of one.
-    pub(crate) async fn open(ground: Ground, seat: Seat) -> Result<(Self, Found), OpenError> {
+    /// Opens the log and the newest snapshot. A cluster of one leads at once; others hold an election.
+    pub(crate) async fn open(ground: Ground) -> Result<(Self, Found), OpenError> {
         let machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
         let mark = Mark::new(ground.disk.clone());
         let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
@@ -119,30 +139,23 @@ impl Consensus {
         {
             return Err(OpenError::Gap { purged: purged.index(), snapshot });
         }
-        let replica = machine.replica();
-        let written = store.written();
-        let config = Arc::new(config(ground.tuning)?);
-        let seed = ground.entropy.draw();
-        let start = Raft::new(seat.node, config, Alone, store, machine);
-        let raft = DeterministicRng::<TokioRuntime>::scope(seed, start).await.map_err(failed)?;
-        let (leading_in, leading) = watch::channel(None);
-        tokio::spawn(follow_leadership(raft.clone(), seat.node, leading_in));
-        tokio::spawn(take_snapshots(raft.clone(), written, ground.tuning.snapshot_log_bytes));
-        let sealed = Arc::new(Mutex::new(Some(sealed)));
-        let consensus = Self { raft, node: seat.node, replica, leading, sealed };
-        consensus.lead_alone(seat).await?;
-        Ok((consensus, Found { torn }))
-    }
-
-    /// A cluster of one makes itself and elects itself without waiting for an election timeout.
-    async fn lead_alone(&self, seat: Seat) -> Result<(), OpenError> {
-        if !self.raft.is_initialized().await.map_err(failed)? {
-            let member = Member { incarnation: seat.incarnation, rules_max: RULES_MAX, ..Member::default() };
-            self.raft.initialize(BTreeMap::from([(seat.node, member)])).await.map_err(failed)?;
-        } else {
-            self.raft.trigger().elect(false).await.map_err(failed)?;
+        let (replica, book) = (machine.replica(), ground.book);
+        let node = book.us().node;
+        let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
+        let (seeds, kept) = (Arc::new(Seeds(AtomicU64::new(ground.entropy.draw()))), store.clone());
+        let start = Raft::new(node, config, Peers(book.clone()), store, machine);
+        let raft = seeds.scope(start).await.map_err(failed)?;
+        let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
+        tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
+        tokio::spawn(take_snapshots(raft.clone(), kept, ground.tuning.snapshot_log_bytes));
+        let reads = Reads::start(raft.clone(), &seeds);
+        let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
+        let consensus = Self { raft, node, replica, book, reads, leading, members, incoming, seeds, sealed };
+        if consensus.is_initialized().await && consensus.voters() == [node] {
+            // Nobody else could be elected, so there is nothing to wait for.
+            consensus.raft.trigger().elect(false).await.map_err(failed)?;
         }
-        Ok(())
+        Ok((consensus, Found { torn }))
     }
 
     pub(crate) fn node(&self) -> u64 {
@@ -158,13 +171,26 @@ impl Consensus {
         self.leading.clone()
     }
 
+    /// Who we are to others, and where they are.
+    pub(crate) fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    /// Who leads, as far as this node knows.
+    pub(crate) fn leader(&self) -> Option<u64> {
+        self.raft.server_metrics().borrow_watched().current_leader
+    }
+
     /// Where clients reach the leader, if that is known and somewhere else.
     pub(crate) fn leader_address(&self) -> Option<String> {
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        let leader = metrics.current_leader.filter(|leader| *leader != self.node)?;
-        let member = metrics.membership_config.get_node(&leader)?;
-        Some(member.client_addr.clone())
+        let leader = self.leader().filter(|leader| *leader != self.node)?;
+        self.book.member(leader).map(|member| member.client_addr).filter(|address| !address.is_empty())
+    }
+
+    /// The rules that all members know. An entry is never stamped with others.
+    pub(crate) fn rules(&self) -> u32 {
+        let known = self.book.members().into_values().map(|member| member.rules_max).min();
+        known.unwrap_or(RULES_MAX).min(RULES_MAX)
     }
 
     /// Puts an entry into the log under the leadership that stamped it. The future tells what it came to.
@@ -184,11 +210,6 @@ impl Consensus {
                 Ok(Err(_)) | Err(_) => Err(Lost::Unknown),
             }
         }
-    }
-
-    /// Returns when the replica holds everything that was acknowledged before the call. False: nobody can tell.
-    pub(crate) async fn linearize(&self) -> bool {
-        self.raft.ensure_linearizable(ReadPolicy::ReadIndex).await.is_ok()
     }
 
     /// Resolves with the reason when the log cannot go on.
@@ -222,35 +243,51 @@ fn failed(error: impl std::fmt::Display) -> OpenError {
     OpenError::Start(error.to_string())
 }
 
-fn config(tuning: Tuning) -> Result<Config, OpenError> {
-    let election_timeout_max = 2_000;
+fn config(tuning: Tuning, election_timeout: Duration) -> Result<Config, OpenError> {
+    // A follower waits for its leader's lease, which is the maximum, and then for a time by lot between the two: for one to
+    // one and a half timeouts in all.
+    let timeout_ms = u64::try_from(election_timeout.as_millis()).map_err(failed)?;
+    let (election_timeout_min, election_timeout_max) = (timeout_ms / 2, timeout_ms * 3 / 4);
     Config {
         cluster_name: "tenure".into(),
-        election_timeout_min: 1_000,
+        election_timeout_min,
         election_timeout_max,
-        heartbeat_interval: 250,
-        install_snapshot_timeout: 60_000,
+        heartbeat_interval: timeout_ms / 5,
+        install_snapshot_timeout: 600_000,
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 0,
+        // The log is purged by bytes, by `take_snapshots`.
+        max_in_snapshot_log_to_keep: u64::MAX,
         enable_leader_restore: Some(tuning.leader_restore),
         enable_pre_vote: Some(true),
-        quorum_loss_probe_interval: Some(2 * election_timeout_max),
+        quorum_loss_probe_interval: Some(2 * timeout_ms),
         ..Config::default()
     }
     .validate()
     .map_err(failed)
 }
 
-/// Tells the lessor when this node leads, and in which term.
-async fn follow_leadership(raft: Raft<Types, Machine>, node: u64, leading: watch::Sender<Option<u64>>) {
+/// Tells the lessor when this node leads, and in which term; and keeps the book of members.
+async fn follow(
+    raft: Raft<Types, Machine>,
+    book: Arc<Book>,
+    leading: watch::Sender<Option<u64>>,
+    members: watch::Sender<()>,
+) {
     let mut metrics = raft.server_metrics();
+    let node = *raft.node_id();
     loop {
-        let term = {
+        let (term, known) = {
             let metrics = metrics.borrow_watched();
             let leader = metrics.vote.leader_id();
             let leads = metrics.state == ServerState::Leader && metrics.vote.is_committed() && leader.voted_for == node;
-            leads.then_some(leader.term)
+            let known: BTreeMap<u64, Member> =
+                metrics.membership_config.nodes().map(|(id, member)| (*id, member.clone())).collect();
+            (leads.then_some(leader.term), known)
         };
+        if book.members() != known {
+            book.update(known);
+            members.send_replace(());
+        }
         leading.send_if_modified(|current| std::mem::replace(current, term) != term);
         if metrics.changed().await.is_err() {
             return;
@@ -258,9 +295,13 @@ async fn follow_leadership(raft: Raft<Types, Machine>, node: u64, leading: watch
     }
 }
 
-/// Takes a snapshot whenever the log has grown by so many bytes; openraft then purges what it covers.
-async fn take_snapshots(raft: Raft<Types, Machine>, mut written: watch::Receiver<u64>, every_bytes: u64) {
+/// Takes a snapshot whenever the log has grown by so many bytes. The log before the last one goes, but for a tail that
+/// spares followers who are a little behind a snapshot.
+async fn take_snapshots(raft: Raft<Types, Machine>, store: Store, every_bytes: u64) {
     let mut taken_at = 0;
+    let (mut written, mut snapshots) = (store.written(), raft.data_metrics());
+    let keep_bytes = KEPT_LOG_BYTES.min(every_bytes / 4);
+    let mut purged = 0;
     loop {
         let now = *written.borrow_and_update();
         if now.saturating_sub(taken_at) >= every_bytes {
@@ -269,8 +310,17 @@ async fn take_snapshots(raft: Raft<Types, Machine>, mut written: watch::Receiver
                 return;
             }
         }
-        if written.changed().await.is_err() {
-            return;
+        let covered = snapshots.borrow_watched().snapshot.map_or(0, |id| id.index());
+        let upto = covered.min(store.keep(keep_bytes).unwrap_or_default());
+        if covered > purged && upto > 0 {
+            purged = covered;
+            if raft.trigger().purge_log(upto).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            changed = written.changed() => if changed.is_err() { return },
+            changed = snapshots.changed() => if changed.is_err() { return },
         }
     }
 }

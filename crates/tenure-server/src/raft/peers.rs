@@ -1,75 +1,273 @@
-//! The way to other nodes. A cluster of one has none, so every call says that nobody is there.
+//! The way to other nodes as openraft uses it: what it wants said is said to whoever the membership says is there.
 
-use super::types::Types;
+use super::types::{Member, RaftVote, Types, encode_meta};
+use super::wire::{
+    read_appended, read_ballot_reply, read_vote, write_append, write_ballot, write_transfer, write_vote,
+};
+use crate::limits::{SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
+use crate::peers::v1::answer::Body as Tell;
+use crate::peers::v1::question::Body as Ask;
+use crate::peers::{Network, v1};
+use bytes::Bytes;
+use futures::{FutureExt, Stream, StreamExt};
 use openraft::OptionalSend;
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-/// The peers of a cluster of one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Alone;
-
-fn nobody() -> Unreachable<Types> {
-    Unreachable::new(&io::Error::new(io::ErrorKind::NotConnected, "a cluster of one has no peers"))
+/// Who we are to others, and where they are.
+pub(crate) struct Book {
+    network: Arc<dyn Network>,
+    us: RwLock<Us>,
+    members: RwLock<BTreeMap<u64, Member>>,
 }
 
-impl RaftNetworkFactory<Types> for Alone {
-    type Network = Self;
+/// Who we are. The cluster is 0 before we belong to one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Us {
+    pub(crate) cluster: u64,
+    pub(crate) node: u64,
+    pub(crate) incarnation: u64,
+}
 
-    async fn new_client(&mut self, _target: u64, _node: &super::types::Member) -> Self {
-        Self
+impl Book {
+    pub(crate) fn new(network: Arc<dyn Network>, us: Us) -> Self {
+        Self { network, us: RwLock::new(us), members: RwLock::default() }
+    }
+
+    pub(crate) fn us(&self) -> Us {
+        *self.us.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// We belong to a cluster from now on.
+    pub(crate) fn adopted(&self, cluster: u64) {
+        self.us.write().unwrap_or_else(PoisonError::into_inner).cluster = cluster;
+    }
+
+    /// The members by the newest membership in our log.
+    pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn member(&self, node: u64) -> Option<Member> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+    }
+
+    pub(super) fn update(&self, members: BTreeMap<u64, Member>) {
+        *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// Asks a member, by its place in the membership.
+    pub(crate) async fn ask(&self, node: u64, body: Ask, patience: Duration) -> io::Result<Tell> {
+        let member = self.member(node).ok_or_else(|| io::Error::other(format!("node {node} is no member")))?;
+        self.ask_member(node, &member, body, patience).await
+    }
+
+    async fn ask_member(&self, node: u64, member: &Member, body: Ask, patience: Duration) -> io::Result<Tell> {
+        self.ask_at(&member.peer_addr, (node, member.incarnation), body, patience).await
+    }
+
+    /// Asks whoever listens at an address, if it is who we mean.
+    pub(crate) async fn ask_at(
+        &self,
+        address: &str,
+        (to, to_incarnation): (u64, u64),
+        body: Ask,
+        patience: Duration,
+    ) -> io::Result<Tell> {
+        let envelope = Some(self.envelope(to, to_incarnation));
+        let answer = self.network.ask(address, v1::Question { envelope, body: Some(body) }, patience).await?;
+        answer.body.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a peer's answer says nothing"))
+    }
+
+    fn envelope(&self, to: u64, to_incarnation: u64) -> v1::Envelope {
+        let Us { cluster, node, incarnation } = self.us();
+        v1::Envelope { cluster, from: node, from_incarnation: incarnation, to, to_incarnation }
     }
 }
 
-impl RaftNetworkV2<Types> for Alone {
+/// The peers of a node, as openraft asks for them.
+#[derive(Clone)]
+pub(crate) struct Peers(pub(crate) Arc<Book>);
+
+/// The way to one peer.
+pub(crate) struct Way {
+    book: Arc<Book>,
+    node: u64,
+    /// What was known of it when the way was made; the book may know better.
+    member: Member,
+}
+
+impl RaftNetworkFactory<Types> for Peers {
+    type Network = Way;
+
+    async fn new_client(&mut self, target: u64, node: &Member) -> Way {
+        Way { book: self.0.clone(), node: target, member: node.clone() }
+    }
+}
+
+impl Way {
+    fn member(&self) -> Member {
+        self.book.member(self.node).unwrap_or_else(|| self.member.clone())
+    }
+
+    async fn ask(&self, body: Ask, patience: Duration) -> io::Result<Tell> {
+        self.book.ask_member(self.node, &self.member(), body, patience).await
+    }
+
+    async fn ballot(&self, body: Ask, option: RPCOption) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let reply = match self.ask(body, option.soft_ttl()).await.map_err(unreachable)? {
+            Tell::Vote(reply) => read_ballot_reply(reply),
+            _ => Err(beside_the_point()),
+        };
+        reply.map_err(unreachable)
+    }
+
+    async fn send_parts(&self, vote: &RaftVote, meta: Bytes, body: &Arc<Vec<u8>>) -> io::Result<RaftVote> {
+        let whole = Bytes::from_owner(Shared(body.clone()));
+        let total_checksum = crc32fast::hash(&whole);
+        // Two transfers of one snapshot are the same to the receiver only if they are: both begin at its first byte.
+        let transfer = self.book.us().incarnation ^ (whole.len() as u64).rotate_left(32) ^ u64::from(total_checksum);
+        let mut offset = 0;
+        loop {
+            let end = whole.len().min(offset + SNAPSHOT_PART_BYTES);
+            let (bytes, is_last) = (whole.slice(offset..end), end == whole.len());
+            let part = v1::SnapshotPart {
+                transfer,
+                vote: Some(write_vote(vote)),
+                meta: if offset == 0 { meta.clone() } else { Bytes::new() },
+                total_bytes: whole.len() as u64,
+                total_checksum,
+                offset: offset as u64,
+                checksum: crc32fast::hash(&bytes),
+                bytes,
+            };
+            let patience = if is_last { SNAPSHOT_INSTALL_TIMEOUT } else { SNAPSHOT_PART_TIMEOUT };
+            let Tell::Snapshot(reply) = self.ask(Ask::Snapshot(part), patience).await? else {
+                return Err(beside_the_point());
+            };
+            // A receiver that has seen a later leadership says so at once.
+            if reply.vote.is_some() {
+                return read_vote(reply.vote);
+            }
+            if is_last {
+                return Err(beside_the_point());
+            }
+            offset = end;
+        }
+    }
+}
+
+/// Shared bytes that are not copied.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+fn beside_the_point() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a peer's answer is to another question")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn unreachable(error: io::Error) -> RPCError<Types> {
+    RPCError::Unreachable(Unreachable::new(&error))
+}
+
+impl RaftNetworkV2<Types> for Way {
     type SnapshotData = Arc<Vec<u8>>;
 
     async fn append_entries(
         &mut self,
-        _rpc: AppendEntriesRequest<Types>,
-        _option: RPCOption,
+        rpc: AppendEntriesRequest<Types>,
+        option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        let (previous, last) = (rpc.prev_log_id, rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id));
+        let mut replies = self.stream_append(futures::stream::iter([rpc]), option).await?;
+        let nothing = || unreachable(io::ErrorKind::UnexpectedEof.into());
+        Ok(match replies.next().await.ok_or_else(nothing)?? {
+            Ok(matched) if matched == last => AppendEntriesResponse::Success,
+            Ok(matched) => AppendEntriesResponse::PartialSuccess(matched.or(previous)),
+            refused @ Err(_) => refused.into(),
+        })
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>, RPCError<Types>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        let member = self.member();
+        let envelope = self.book.envelope(self.node, member.incarnation);
+        let requests = input.map(move |request| write_append(envelope, &request)).boxed();
+        let sent = self.book.network.append(&member.peer_addr, requests);
+        let replies = sent.map(|replies| {
+            let replies = replies.map_err(unreachable)?;
+            let read = |reply: io::Result<v1::AppendReply>| reply.and_then(read_appended).map_err(broken);
+            Ok(replies.map(read).boxed())
+        });
+        replies.boxed()
     }
 
     async fn vote(
         &mut self,
-        _rpc: VoteRequest<Types>,
-        _option: RPCOption,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        self.ballot(Ask::Vote(write_ballot(&rpc)), option).await
     }
 
     async fn pre_vote(
         &mut self,
-        _rpc: VoteRequest<Types>,
-        _option: RPCOption,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        self.ballot(Ask::PreVote(write_ballot(&rpc)), option).await
     }
 
     async fn full_snapshot(
         &mut self,
-        _vote: super::types::RaftVote,
-        _snapshot: openraft::alias::SnapshotOf<Types, Self::SnapshotData>,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: RaftVote,
+        snapshot: openraft::alias::SnapshotOf<Types, Self::SnapshotData>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        Err(StreamingError::Unreachable(nobody()))
+        let meta = encode_meta(snapshot.meta.last_log_id, &snapshot.meta.last_membership);
+        tokio::select! {
+            sent = self.send_parts(&vote, meta.into(), &snapshot.snapshot) => match sent {
+                Ok(vote) => Ok(SnapshotResponse::new(vote)),
+                Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
+            },
+            closed = cancel => Err(StreamingError::Closed(closed)),
+        }
     }
 
     async fn transfer_leader(
         &mut self,
-        _request: TransferLeaderRequest<Types>,
-        _option: RPCOption,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        self.ask(Ask::Transfer(write_transfer(&request)), option.soft_ttl()).await.map_err(unreachable)?;
+        Ok(Ok(()))
     }
+}
+
+/// A stream that broke is tried again at once; if nobody is there, that is seen then.
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn broken(error: io::Error) -> RPCError<Types> {
+    RPCError::Network(NetworkError::new(&error))
 }

@@ -1,13 +1,15 @@
 //! The log as openraft sees it: a tail in memory over the log on disk. Writes are grouped: one batch is with the disk,
 //! and what arrives meanwhile is the next batch.
 
-use super::log::{Location, Log, LogReader, Record, Recovered};
+use super::log::{Location, Log, LogError, LogReader, Record, Recovered};
 use super::mark::Mark;
 use super::types::{
     RaftEntry, RaftLogId, RaftVote, Types, decode_entry, decode_log_id, decode_vote, encode_log_id, encode_payload,
     encode_vote,
 };
-use crate::limits::{BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITE_SLOW, WRITES_MAX};
+use crate::limits::{
+    APPEND_BYTES_SOFT_MAX, BATCH_BYTES_SOFT_MAX, ENTRY_COST_BYTES, TAIL_BYTES_MAX, WRITE_SLOW, WRITES_MAX,
+};
 use crate::metrics::Metrics;
 use crate::workers::Workers;
 use openraft::OptionalSend;
@@ -106,6 +108,11 @@ impl Store {
         self.written.clone()
     }
 
+    /// The last entry that the log can do without if it keeps so many bytes of entries.
+    pub(crate) fn keep(&self, bytes: u64) -> Option<u64> {
+        self.tail().keep(bytes)
+    }
+
     pub(crate) fn purged(&self) -> Option<RaftLogId> {
         self.tail().purged
     }
@@ -169,6 +176,27 @@ impl Tail {
         }
     }
 
+    /// Where a message with the entries from `start` on ends: after so many bytes, but never before the first.
+    fn fit(&self, start: u64, end: u64) -> u64 {
+        let mut bytes = 0;
+        let too_many = self.entries.range(start..end).skip(1).find(|(_, held)| {
+            // What the disk does not have yet is new, and entries are made no larger than this.
+            bytes += held.location.map_or(ENTRY_COST_BYTES, |location| cost(&location));
+            bytes > APPEND_BYTES_SOFT_MAX
+        });
+        too_many.map_or(end, |(index, _)| *index)
+    }
+
+    /// The last entry that can go while so many bytes of entries stay.
+    fn keep(&self, bytes: u64) -> Option<u64> {
+        let mut kept = 0;
+        let first_gone = self.entries.iter().rev().find(|(_, held)| {
+            kept += held.location.map_or(ENTRY_COST_BYTES, |location| cost(&location)) as u64;
+            kept > bytes
+        });
+        first_gone.map(|(index, _)| *index)
+    }
+
     fn forget(&mut self, held: &Held) {
         if let (Some(_), Some(location)) = (&held.cached, held.location) {
             self.cached_bytes = self.cached_bytes.saturating_sub(cost(&location));
@@ -218,7 +246,7 @@ async fn write_all(
             continue;
         }
         let begun = metrics.now();
-        let result = log.write(&records).await;
+        let result = write_in_batches(&mut log, &records).await;
         if let Ok(locations) = &result {
             let took = metrics.now().saturating_sub(begun);
             metrics.written(records.iter().map(Record::encoded_bytes).sum(), took);
@@ -247,6 +275,24 @@ async fn write_all(
     if let Err(error) = mark.write(batches).await {
         tracing::error!(%error, "the end of the log could not be marked");
     }
+}
+
+/// A follower is handed what several messages brought at once, which may be more than one batch of the log can hold.
+async fn write_in_batches(log: &mut Log, records: &[Record]) -> Result<Vec<Location>, LogError> {
+    let mut locations = Vec::new();
+    let mut rest = records;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let is_beyond = |record: &Record| {
+            bytes += record.encoded_bytes();
+            bytes > BATCH_BYTES_SOFT_MAX
+        };
+        let end = rest.iter().position(is_beyond).unwrap_or(rest.len()).max(1);
+        let (batch, later) = rest.split_at(end);
+        locations.extend(log.write(batch).await?);
+        rest = later;
+    }
+    Ok(locations)
 }
 
 impl RaftLogReader<Types> for Store {
@@ -287,6 +333,11 @@ impl RaftLogReader<Types> for Store {
 
     async fn read_vote(&mut self) -> Result<Option<RaftVote>, io::Error> {
         Ok(self.tail().vote)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<RaftEntry>, io::Error> {
+        let fit = self.tail().fit(start, end);
+        self.try_get_log_entries(start..fit).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! The types that openraft is used with, and their shape on disk. They never leave `raft/`.
 
+use crate::peers::v1 as peer;
 use crate::replica::Answer;
 use openraft::impls::leader_id_std;
 use openraft_rt::deterministic_rng::DeterministicRng;
@@ -46,6 +47,20 @@ pub(crate) struct Member {
     /// Drawn when the data directory was made: a wiped node is not its old self.
     pub(crate) incarnation: u64,
     pub(crate) rules_max: u32,
+}
+
+impl From<peer::Member> for Member {
+    fn from(member: peer::Member) -> Self {
+        let peer::Member { peer_addr, client_addr, incarnation, rules_max, .. } = member;
+        Self { peer_addr, client_addr, incarnation, rules_max }
+    }
+}
+
+impl Member {
+    pub(crate) fn told_as(self, node: u64) -> peer::Member {
+        let Self { peer_addr, client_addr, incarnation, rules_max } = self;
+        peer::Member { node, peer_addr, client_addr, incarnation, rules_max }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -168,9 +168,9 @@ async fn healthy() -> &'static str {
     "ok\n"
 }
 
-/// This node leads and grants.
+/// This node can be asked: it leads, or knows who does.
 async fn ready(State(door): State<HttpDoor>) -> (StatusCode, &'static str) {
-    if door.desk.status().leads {
+    if door.desk.node().is_ready() {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "no node leads at the moment\n")

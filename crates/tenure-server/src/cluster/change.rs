@@ -1,0 +1,129 @@
+//! Changes of the members: admitting, removing, announcing an address, handing the lead on. Any node may be asked; the
+//! leader does it.
+
+use crate::limits::{CATCH_UP_TIMEOUT, PEER_PATIENCE_SHORT};
+use crate::node::Node;
+use crate::peers::v1;
+use crate::peers::v1::answer::Body as Tell;
+use crate::peers::v1::change::Body as Change;
+use crate::peers::v1::question::Body as Ask;
+use crate::raft::Member;
+use std::io;
+
+/// Why the members were not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotChange {
+    /// It makes no sense here.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody leads, or the leader does not answer.
+    #[error("{0}")]
+    NotNow(String),
+}
+
+impl CannotChange {
+    fn not_now(error: impl std::fmt::Display) -> Self {
+        Self::NotNow(error.to_string())
+    }
+}
+
+impl Node {
+    /// Changes the members through whoever leads.
+    pub(crate) async fn change(&self, change: Change) -> Result<(), CannotChange> {
+        match self.consensus().leader() {
+            Some(leader) if leader == self.identity().node => self.change_here(change).await,
+            Some(leader) => {
+                let ask = Ask::Change(v1::Change { body: Some(change) });
+                let patience = CATCH_UP_TIMEOUT + PEER_PATIENCE_SHORT;
+                match self.consensus().book().ask(leader, ask, patience).await {
+                    Ok(_) => Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
+                    Err(error) => Err(CannotChange::not_now(error)),
+                }
+            }
+            None => Err(CannotChange::NotNow("no node leads at the moment; nothing was changed; ask again".into())),
+        }
+    }
+
+    /// Changes the members as their leader.
+    pub(crate) async fn change_here(&self, change: Change) -> Result<(), CannotChange> {
+        match change {
+            Change::Admit(admit) => self.admit(admit.node, &admit.peer_addr).await,
+            Change::Announce(member) => self.set_member(member).await,
+            Change::Remove(node) => self.remove(node).await,
+            Change::TransferTo(node) => self.transfer(node).await,
+        }
+    }
+
+    async fn admit(&self, id: u64, address: &str) -> Result<(), CannotChange> {
+        let book = self.consensus().book();
+        let hello = book.ask_at(address, (0, 0), Ask::Hello(v1::Hello {}), PEER_PATIENCE_SHORT).await;
+        let hello = hello.map_err(|error| {
+            CannotChange::NotNow(format!(
+                "no node answers at {address} ({error}); nothing was changed. Start it first, with \
+                 tenure serve --node-id {id} --join {}",
+                self.member().peer_addr
+            ))
+        })?;
+        let Tell::Hello(v1::HelloReply { member: Some(member), cluster, .. }) = hello else {
+            return Err(CannotChange::Refused(format!("what answers at {address} is no node of this build")));
+        };
+        if member.node != id {
+            let text = format!("node {} answers at {address}, not node {id}; nothing was changed", member.node);
+            return Err(CannotChange::Refused(text));
+        }
+        let ours = self.identity().cluster;
+        if cluster != 0 && cluster != ours {
+            let text = format!(
+                "node {id} at {address} belongs to another cluster ({cluster:016x}); nothing was changed. Give it an \
+                 empty data directory"
+            );
+            return Err(CannotChange::Refused(text));
+        }
+        let member = Member::from(member);
+        if let Some(known) = book.member(id)
+            && known.incarnation != member.incarnation
+        {
+            let text = format!(
+                "node {id} is a member with another data directory, and must not vote as its old self; nothing was \
+                 changed. Type tenure cluster remove {id} first"
+            );
+            return Err(CannotChange::Refused(text));
+        }
+        let adopt = Ask::Adopt(v1::Adopt { cluster: ours });
+        let adopted = book.ask_at(address, (id, member.incarnation), adopt, PEER_PATIENCE_SHORT).await;
+        adopted.map_err(CannotChange::not_now)?;
+        self.consensus().admit(id, member, CATCH_UP_TIMEOUT).await.map_err(CannotChange::Refused)
+    }
+
+    async fn set_member(&self, member: v1::Member) -> Result<(), CannotChange> {
+        let (id, member) = (member.node, Member::from(member));
+        match self.consensus().book().member(id) {
+            Some(known) if known.incarnation == member.incarnation => {
+                self.consensus().set_member(id, member).await.map_err(CannotChange::Refused)
+            }
+            _ => Err(CannotChange::Refused(format!("node {id} is not a member with this data directory"))),
+        }
+    }
+
+    async fn remove(&self, id: u64) -> Result<(), CannotChange> {
+        let members = self.consensus().book().members();
+        if !members.contains_key(&id) {
+            return Err(CannotChange::Refused(format!("node {id} is no member; nothing was changed")));
+        }
+        if self.consensus().voters() == [id] {
+            return Err(CannotChange::Refused(format!("node {id} is the last voter; nothing was changed")));
+        }
+        self.consensus().remove(id).await.map_err(CannotChange::Refused)
+    }
+
+    async fn transfer(&self, id: u64) -> Result<(), CannotChange> {
+        if !self.consensus().voters().contains(&id) {
+            return Err(CannotChange::Refused(format!("node {id} is no voter; nothing was changed")));
+        }
+        match self.consensus().transfer(id).await {
+            true => Ok(()),
+            false => Err(CannotChange::NotNow(format!("node {id} did not take the lead; nothing was changed"))),
+        }
+    }
+}

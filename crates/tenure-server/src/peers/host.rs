@@ -1,0 +1,174 @@
+//! What this node answers its peers. It makes sure that this node is meant, and hands the question to whom it concerns.
+
+use super::v1::answer::Body as Tell;
+use super::v1::question::Body as Ask;
+use super::v1::{
+    Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, Forward, ForwardReply, HelloReply, Question,
+    ReadIndexReply,
+};
+use crate::cluster::CannotChange;
+use crate::doors::Desk;
+use crate::node::Node;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use prost::Message;
+use std::future::ready;
+use std::io;
+use tenure_api::v1 as treaty;
+
+/// Answers peers.
+#[derive(Clone)]
+pub struct Host {
+    node: Node,
+}
+
+/// Why a peer gets no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The question is for somebody else, or from somebody else than it says.
+    #[error("{0}")]
+    NotMeant(String),
+    /// The answer is no.
+    #[error("{0}")]
+    No(String),
+    /// This node does not answer any longer.
+    #[error("this node has stopped, or does not lead")]
+    Stopped,
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::No(error.to_string()),
+            _ => Self::Stopped,
+        }
+    }
+}
+
+impl From<CannotChange> for Refused {
+    fn from(cannot: CannotChange) -> Self {
+        match cannot {
+            CannotChange::Refused(why) => Self::No(why),
+            CannotChange::NotNow(_) => Self::Stopped,
+        }
+    }
+}
+
+impl Host {
+    /// Answers for a node.
+    pub fn new(node: Node) -> Self {
+        Self { node }
+    }
+
+    /// Answers one question.
+    pub async fn answer(&self, question: Question) -> Result<Answer, Refused> {
+        let Question { envelope: Some(envelope), body: Some(ask) } = question else {
+            return Err(Refused::No("the question says nothing".into()));
+        };
+        self.check(&envelope, matches!(ask, Ask::Hello(_) | Ask::Adopt(_)))?;
+        let log = self.node.consensus();
+        let tell = match ask {
+            Ask::Hello(_) => Tell::Hello(self.hello().await),
+            Ask::Adopt(adopt) => self.adopt(adopt).await?,
+            Ask::Vote(request) => Tell::Vote(log.answer_vote(&request).await?),
+            Ask::PreVote(request) => Tell::Vote(log.answer_pre_vote(&request).await?),
+            Ask::Snapshot(part) => Tell::Snapshot(log.answer_snapshot(part).await?),
+            Ask::Transfer(request) => {
+                log.answer_transfer(&request).await?;
+                Tell::Done(Done {})
+            }
+            Ask::ReadIndex(_) => Tell::ReadIndex(self.read_index().await?),
+            Ask::Forward(forward) => Tell::Forward(self.forward(forward).await?),
+            Ask::Change(change) => {
+                let change = change.body.ok_or_else(|| Refused::No("the change says nothing".into()))?;
+                self.node.change_here(change).await?;
+                Tell::Done(Done {})
+            }
+            Ask::Audit(_) => return Err(Refused::No("not yet".into())),
+        };
+        Ok(Answer { body: Some(tell) })
+    }
+
+    /// Takes entries of the log. The first one that is not meant for this node ends it.
+    pub fn append(
+        &self,
+        requests: impl Stream<Item = AppendRequest> + Send + 'static,
+    ) -> BoxStream<'static, Result<AppendReply, Refused>> {
+        let host = self.clone();
+        let meant = requests.take_while(move |request| {
+            let checked = request.envelope.as_ref().map(|envelope| host.check(envelope, false));
+            if let Some(Err(refused)) = &checked {
+                tracing::debug!(%refused, "entries were not taken");
+            }
+            ready(matches!(checked, Some(Ok(()))))
+        });
+        self.node.consensus().answer_append(meant).map(|reply| reply.map_err(Refused::from)).boxed()
+    }
+
+    /// A node that was wiped is not its old self: it neither votes nor takes entries in its name.
+    fn check(&self, envelope: &Envelope, is_introduction: bool) -> Result<(), Refused> {
+        let us = self.node.identity();
+        let refuse = |why: String| Err(Refused::NotMeant(why));
+        if envelope.to != 0 && envelope.to != us.node {
+            return refuse(format!("this is node {}, not node {}", us.node, envelope.to));
+        }
+        if envelope.to_incarnation != 0 && envelope.to_incarnation != us.incarnation {
+            return refuse(format!("node {} has another data directory now", us.node));
+        }
+        if is_introduction {
+            return Ok(());
+        }
+        if envelope.cluster != us.cluster || us.cluster == 0 {
+            return refuse(format!("node {} belongs to another cluster", us.node));
+        }
+        if envelope.to == 0 || envelope.to_incarnation == 0 {
+            return refuse("the question does not say whom it is for".into());
+        }
+        match self.node.consensus().book().member(envelope.from) {
+            Some(member) if member.incarnation != envelope.from_incarnation => {
+                refuse(format!("node {} is a member with another data directory", envelope.from))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn hello(&self) -> HelloReply {
+        let (identity, log) = (self.node.identity(), self.node.consensus());
+        let leader = log.leader().and_then(|leader| log.book().member(leader));
+        HelloReply {
+            cluster: identity.cluster,
+            member: Some(self.node.member().told_as(identity.node)),
+            is_initialized: log.is_initialized().await,
+            leader_peer_addr: leader.map(|leader| leader.peer_addr).unwrap_or_default(),
+        }
+    }
+
+    async fn adopt(&self, adopt: Adopt) -> Result<Tell, Refused> {
+        let ours = self.node.identity().cluster;
+        if ours == adopt.cluster {
+            return Ok(Tell::Done(Done {}));
+        }
+        if ours != 0 || adopt.cluster == 0 {
+            return Err(Refused::No(format!("this node belongs to another cluster ({ours:016x})")));
+        }
+        self.node.adopt(adopt.cluster).await?;
+        Ok(Tell::Done(Done {}))
+    }
+
+    async fn read_index(&self) -> Result<ReadIndexReply, Refused> {
+        let index = self.node.consensus().read_index().await.ok_or(Refused::Stopped)?;
+        let now = self.node.service_time().ok_or(Refused::Stopped)?;
+        Ok(ReadIndexReply { index, now_ms: now.millis() })
+    }
+
+    async fn forward(&self, forward: Forward) -> Result<ForwardReply, Refused> {
+        let request = treaty::Request::decode(forward.request).map_err(|error| Refused::No(error.to_string()))?;
+        let ask = request.body.ok_or_else(|| Refused::No("the request says nothing".into()))?;
+        let body = match Desk::new(self.node.clone()).order_here(ask).await {
+            Ok(tell) => tell,
+            Err(failure) => treaty::response::Body::Failure(failure),
+        };
+        let response = treaty::Response { id: request.id, body: Some(body) };
+        Ok(ForwardReply { response: response.encode_to_vec().into(), applied: self.node.status().applied })
+    }
+}

@@ -1,0 +1,55 @@
+//! The way to other nodes: questions with one answer each, and entries of the log in order. A parameter, so that whole
+//! nodes can run in one thread on a simulated network. What is said is in `peer.proto`; what it means is in `raft/`.
+
+mod host;
+mod wire;
+
+pub use host::{Host, Refused};
+pub use wire::{Wire, serve_peers};
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::io;
+use std::time::Duration;
+
+/// The messages between nodes.
+#[allow(missing_docs, unreachable_pub, clippy::all, unused_qualifications)]
+pub mod v1 {
+    tonic::include_proto!("tenure.peer.v1");
+}
+
+use v1::{Answer, AppendReply, AppendRequest, Question};
+
+/// What comes back for the entries that were sent, in their order.
+pub type AppendReplies = BoxStream<'static, io::Result<AppendReply>>;
+
+/// How a node reaches others.
+pub trait Network: Send + Sync + 'static {
+    /// Asks whoever listens at an address, and waits no longer than that for the answer.
+    fn ask(&self, address: &str, question: Question, patience: Duration) -> BoxFuture<'static, io::Result<Answer>>;
+
+    /// Sends entries to whoever listens at an address.
+    fn append(
+        &self,
+        address: &str,
+        requests: BoxStream<'static, AppendRequest>,
+    ) -> BoxFuture<'static, io::Result<AppendReplies>>;
+}
+
+/// The network of a node that is alone and stays so.
+#[derive(Clone, Copy, Debug)]
+pub struct Nowhere;
+
+impl Network for Nowhere {
+    fn ask(&self, _: &str, _: Question, _: Duration) -> BoxFuture<'static, io::Result<Answer>> {
+        Box::pin(async { Err(nobody()) })
+    }
+
+    fn append(&self, _: &str, _: BoxStream<'static, AppendRequest>) -> BoxFuture<'static, io::Result<AppendReplies>> {
+        Box::pin(async { Err(nobody()) })
+    }
+}
+
+fn nobody() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "this node has no way to others")
+}
