@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// Messages that are read as JSON: what they do not know is refused. The door has bodies of its own for other requests.
 const READ: &[&str] = &[
+    "AddMemberRequest",
     "BreakRequest",
     "CancelRequest",
     "Class",
@@ -28,6 +29,7 @@ const READ: &[&str] = &[
     "ReleaseRequest",
     "RenewHandleRequest",
     "RenewRequest",
+    "TransferLeadRequest",
     "TransferRequest",
     "Want",
 ];

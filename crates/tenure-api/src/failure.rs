@@ -144,6 +144,8 @@ codes! {
     Ahead = "ahead", OutOfRange, 409;
     /// This node does not lead; the answer says who does, if that is known.
     NotLeader = "not_leader", Unavailable, 503;
+    /// The members of the cluster cannot be changed like that; nothing was changed.
+    NotChanged = "not_changed", FailedPrecondition, 409;
     /// The queue is full; ask again later.
     Overloaded = "overloaded", ResourceExhausted, 429;
     /// The node is stopping, and nothing was changed.

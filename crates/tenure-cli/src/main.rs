@@ -47,6 +47,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let caller = &Caller { addr, output };
     match command {
         Command::Serve(serve) => commands::serve(*serve).await,
+        Command::Cluster(asked) => commands::cluster(caller, asked).await,
         Command::Config(config) => commands::config(output, config),
         Command::Explain(explain) => commands::explain(output, &explain),
         Command::Doctor(doctor) => commands::doctor(caller, doctor).await,

@@ -74,6 +74,10 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("History", "get", "/v1/history"),
     ("Watch", "get", "/v1/watch"),
     ("Status", "get", "/v1/status"),
+    ("Members", "get", "/v1/cluster/members"),
+    ("AddMember", "post", "/v1/cluster/members"),
+    ("RemoveMember", "delete", "/v1/cluster/members/{node}"),
+    ("TransferLead", "post", "/v1/cluster/leader"),
 ];
 
 #[test]

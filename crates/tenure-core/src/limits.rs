@@ -148,3 +148,6 @@ pub const COMMANDS_MAX: usize = 8192;
 
 /// Fences stay below 2^53 so that a JSON number holds them exactly.
 pub const FENCE_MAX: u64 = (1 << 53) - 1;
+
+/// No counter of a ledger comes this far, so none can run over: at a billion a second it would take a month.
+pub(crate) const COUNTER_MAX: u64 = FENCE_MAX / 4;

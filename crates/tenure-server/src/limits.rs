@@ -188,3 +188,6 @@ pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Answers to the leader's entries that wait to be sent.
 pub(crate) const APPENDS_MAX: usize = 64;
+
+/// The address of a node: a name in DNS and a port.
+pub(crate) const ADDRESS_BYTES_MAX: usize = 260;

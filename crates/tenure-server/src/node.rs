@@ -89,6 +89,8 @@ pub struct Status {
     pub snapshot: u64,
     /// The newest entry that its log does not have any longer.
     pub purged: u64,
+    /// What the entries in its log take.
+    pub log_bytes: u64,
     /// The newest entry in its ledger.
     pub applied: u64,
     /// The count of visible changes.
@@ -155,6 +157,13 @@ impl Node {
     pub(crate) fn member(&self) -> Member {
         let Place { peer_addr, client_addr, .. } = self.inner.place.clone();
         Member { peer_addr, client_addr, incarnation: self.identity().incarnation, rules_max: RULES_MAX }
+    }
+
+    /// The members as this node knows them: number, peer address, client address, and whether it votes.
+    pub(crate) fn members(&self) -> Vec<(u64, String, String, bool)> {
+        let voters = self.consensus().voters();
+        let members = self.consensus().book().members().into_iter();
+        members.map(|(id, member)| (id, member.peer_addr, member.client_addr, voters.contains(&id))).collect()
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -288,7 +297,7 @@ impl Node {
     pub fn status(&self) -> Status {
         let service = *self.inner.service.borrow();
         let dropped = service.map_or(0, |service| service.dropped().as_millis());
-        let Standing { term, leader, last_index, committed, snapshot, purged } = self.consensus().standing();
+        let Standing { term, leader, last_index, committed, snapshot, purged, log_bytes } = self.consensus().standing();
         self.replica().read(|ledger, applied| Status {
             identity: self.identity(),
             term,
@@ -297,6 +306,7 @@ impl Node {
             committed,
             snapshot,
             purged,
+            log_bytes,
             leads_in: service.and(*self.inner.consensus.leading().borrow()),
             applied,
             revision: ledger.revision(),

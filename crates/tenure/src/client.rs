@@ -9,6 +9,7 @@ use crate::keeper::{Order, Orders};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
 use crate::watch::Watch;
+use crate::way::{Repeat, Way};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,8 +37,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    rpc: TenureClient<Channel>,
-    endpoints: Arc<[Endpoint]>,
+    way: Way,
     clock: Clock,
     holder: String,
     keeper: Mutex<Option<Orders>>,
@@ -89,8 +89,7 @@ impl ClientBuilder {
                     let mut endpoints = self.endpoints.clone();
                     endpoints.rotate_left(place);
                     let inner = Inner {
-                        rpc: TenureClient::new(channel),
-                        endpoints: endpoints.into(),
+                        way: Way::new(endpoints.into(), TenureClient::new(channel)),
                         clock: self.clock,
                         holder: self.holder.unwrap_or_else(default_holder),
                         keeper: Mutex::new(None),
@@ -105,10 +104,14 @@ impl ClientBuilder {
 }
 
 macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
+    ($repeat:ident: $($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
         $(#[$doc])*
         pub async fn $name(&self, request: v1::$request) -> Result<v1::$reply, Error> {
-            Ok(self.rpc().$name(request).await?.into_inner())
+            let call = |mut rpc: TenureClient<Channel>| {
+                let request = request.clone();
+                async move { rpc.$name(request).await }
+            };
+            self.inner.way.call(Repeat::$repeat, call).await
         }
     )*};
 }
@@ -197,30 +200,16 @@ impl Client {
         if let Some(orders) = &*keeper {
             return Ok(orders.clone());
         }
-        let orders = Orders::start(self.inner.endpoints.clone(), self.inner.clock.clone())
+        let orders = Orders::start(self.inner.way.endpoints().clone(), self.inner.clock.clone())
             .map_err(|error| Error::Local(format!("the thread that renews leases cannot start: {error}")))?;
         Ok(keeper.insert(orders).clone())
     }
 
-    fn rpc(&self) -> TenureClient<Channel> {
-        self.inner.rpc.clone()
-    }
-
-    calls! {
+    calls! { Never:
         /// Begins a lease.
         grant(GrantRequest) -> GrantReply;
         /// Claims resources.
         acquire(AcquireRequest) -> AcquireReply;
-        /// Extends leases.
-        renew(RenewRequest) -> RenewReply;
-        /// Extends the lease behind a handle.
-        renew_handle(RenewHandleRequest) -> RenewHandleReply;
-        /// Gives a resource back.
-        release(ReleaseRequest) -> ReleaseReply;
-        /// Gives a lease back with all that hangs on it.
-        release_lease(ReleaseLeaseRequest) -> ReleaseReply;
-        /// Leaves lines.
-        cancel(CancelRequest) -> CancelReply;
         /// Ends leases.
         revoke(RevokeRequest) -> RevokeReply;
         /// Ends claims on a resource, at once or after a delay. Never repeated: an unknown outcome is said to be unknown.
@@ -235,6 +224,25 @@ impl Client {
         put(PutRequest) -> PutReply;
         /// Removes keys.
         delete(DeleteRequest) -> DeleteReply;
+        /// Lets a node that waits for it join the cluster.
+        add_member(AddMemberRequest) -> MembersReply;
+        /// Takes a node out of the cluster.
+        remove_member(RemoveMemberRequest) -> MembersReply;
+        /// Hands the lead to another node.
+        transfer_lead(TransferLeadRequest) -> MembersReply;
+    }
+
+    calls! { Safe:
+        /// Extends leases.
+        renew(RenewRequest) -> RenewReply;
+        /// Extends the lease behind a handle.
+        renew_handle(RenewHandleRequest) -> RenewHandleReply;
+        /// Gives a resource back.
+        release(ReleaseRequest) -> ReleaseReply;
+        /// Gives a lease back with all that hangs on it.
+        release_lease(ReleaseLeaseRequest) -> ReleaseReply;
+        /// Leaves lines.
+        cancel(CancelRequest) -> CancelReply;
         /// Whether a handle's claim holds its resource.
         verify(VerifyRequest) -> VerifyReply;
         /// One resource in full.
@@ -255,17 +263,23 @@ impl Client {
         history(HistoryRequest) -> HistoryReply;
         /// How the server is doing.
         status(StatusRequest) -> StatusReply;
+        /// The members of the cluster, as far as the asked node knows them.
+        members(MembersRequest) -> MembersReply;
     }
 
     /// What happens, from a place in the stream on, over one connection. [`Client::watch`] outlives it.
     pub async fn watch_stream(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchReply>, Error> {
-        Ok(self.rpc().watch(request).await?.into_inner())
+        let call = |mut rpc: TenureClient<Channel>| {
+            let request = request.clone();
+            async move { rpc.watch(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
     }
 
     /// Opens a stream on which many requests may be in flight.
     pub async fn converse(&self) -> Result<Conversation, Error> {
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);
-        let responses = self.rpc().stream(ReceiverStream::new(unsent)).await?.into_inner();
+        let responses = self.inner.way.connected().await?.stream(ReceiverStream::new(unsent)).await?.into_inner();
         Ok(Conversation { requests, responses })
     }
 }

@@ -56,6 +56,17 @@ impl Endpoint {
         }))
     }
 
+    /// Whether an address that a server gave is this one.
+    pub(crate) fn is_at(&self, address: &str) -> bool {
+        let bare = |address: &str| address.split_once("://").map_or(address, |(_, rest)| rest).to_owned();
+        matches!(self, Self::Address(ours) if bare(ours) == bare(address))
+    }
+
+    /// Another server of the same service.
+    pub(crate) fn moved_to(&self, address: &str) -> Self {
+        Self::Address(address.into())
+    }
+
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Address(addr) => addr,

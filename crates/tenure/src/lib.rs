@@ -29,6 +29,7 @@ mod lease;
 mod terms;
 pub mod timing;
 mod watch;
+mod way;
 
 pub use ask::{Ask, Claim, Hold};
 pub use client::{ADDR_DEFAULT, ADDR_VARIABLE, Client, ClientBuilder, Conversation, default_holder};

@@ -1,6 +1,7 @@
 //! What can be typed. It reads words; it does nothing.
 
 mod claim;
+mod cluster;
 mod config;
 mod doctor;
 mod explain;
@@ -15,6 +16,7 @@ mod serve;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
+pub(crate) use cluster::{Cluster, NodeAt};
 pub(crate) use config::Config;
 pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
@@ -112,6 +114,9 @@ pub(crate) enum Command {
     Key(Key),
     /// Run the server.
     Serve(Box<Serve>),
+    /// See and change who belongs to the cluster.
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Print, show and check the settings of a server.
     #[command(subcommand)]
     Config(Config),

@@ -8,6 +8,7 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod cluster;
 pub mod http;
 pub mod proxy;
 pub mod terminal;
@@ -103,6 +104,34 @@ impl Server {
             }
         });
         Self { child, addr: addr.expect("the banner names the address"), words }
+    }
+
+    /// Starts a server whose address is known, and does not wait until it is ready.
+    pub fn begin(mut command: Command, addr: String) -> Self {
+        command.env("TENURE_LOG_FORMAT", "text");
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let words = Arc::new(Mutex::new(String::new()));
+        let heard = words.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                heard.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        Self { child, addr, words }
+    }
+
+    /// Waits until a server that was begun can be used.
+    pub fn until_ready(&self) {
+        self.until_said("ready      in");
+    }
+
+    pub fn until_said(&self, words: &str) {
+        let start = Instant::now();
+        while !self.words().contains(words) {
+            assert!(start.elapsed() < PATIENCE, "the server never said {words:?}: {}", self.words());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// What the server has said so far.

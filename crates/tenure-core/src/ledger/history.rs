@@ -136,6 +136,13 @@ impl History {
         self.claims(&handle.resource).find(|ended| ended.fence == handle.fence)
     }
 
+    /// Forgets all events: a watch can be resumed only after the end of this revision.
+    pub(super) fn forget_events(&mut self, revision: Revision) {
+        self.events.clear();
+        self.event_bytes = 0;
+        self.compacted = (revision, u32::MAX);
+    }
+
     pub(super) fn events_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
         if after < self.compacted {
             return Err(self.compacted.0);

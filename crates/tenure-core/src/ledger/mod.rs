@@ -23,7 +23,7 @@ mod wheel;
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
-use crate::limits::{CHAIN_STEPS_MAX, SCAN_MAX, SWEEP_MAX};
+use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, SCAN_MAX, SWEEP_MAX};
 use crate::mode::Class;
 use crate::names::{LeaseId, Name};
 use crate::reply::Outcome;
@@ -209,6 +209,23 @@ impl Ledger {
     /// The remembered events, newest first.
     pub fn events_back(&self) -> impl Iterator<Item = &Event> {
         self.history.all_events().rev()
+    }
+
+    /// Goes on as a new ledger that was made from a copy of an older one. The old one may have gone on after the copy was
+    /// made: the next fence is above `fence`, both revisions are moved on by `revisions`, and what happened before cannot
+    /// be watched any longer. False, and nothing changed, if a counter would leave its bounds.
+    #[must_use]
+    pub fn begin_anew(&mut self, fence: u64, revisions: u64) -> bool {
+        let moved = |revision: u64| revision.checked_add(revisions).filter(|moved| *moved <= COUNTER_MAX);
+        let (Some(revision), Some(kv_revision)) = (moved(self.revision.0), moved(self.keyspace.revision)) else {
+            return false;
+        };
+        if fence < self.fence || fence > COUNTER_MAX {
+            return false;
+        }
+        (self.fence, self.revision, self.keyspace.revision) = (fence, Revision(revision), kv_revision);
+        self.history.forget_events(self.revision);
+        true
     }
 
     /// Applies one entry: its renewals, then the sweep, then the other commands, then seating.

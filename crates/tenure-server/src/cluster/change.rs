@@ -1,7 +1,7 @@
 //! Changes of the members: admitting, removing, announcing an address, handing the lead on. Any node may be asked; the
 //! leader does it.
 
-use crate::limits::{CATCH_UP_TIMEOUT, PEER_PATIENCE_SHORT};
+use crate::limits::{ADDRESS_BYTES_MAX, CATCH_UP_TIMEOUT, PEER_PATIENCE_SHORT, PEERS_MAX};
 use crate::node::Node;
 use crate::peers::v1;
 use crate::peers::v1::answer::Body as Tell;
@@ -56,6 +56,13 @@ impl Node {
     }
 
     async fn admit(&self, id: u64, address: &str) -> Result<(), CannotChange> {
+        if id == 0 || address.len() > ADDRESS_BYTES_MAX || !address.contains(':') {
+            let text = "a node joins by a number from 1 on and an address of host and port; nothing was changed";
+            return Err(CannotChange::Refused(text.into()));
+        }
+        if self.consensus().book().members().len() >= PEERS_MAX {
+            return Err(CannotChange::Refused(format!("a cluster has at most {PEERS_MAX} nodes; nothing was changed")));
+        }
         let book = self.consensus().book();
         let hello = book.ask_at(address, (0, 0), Ask::Hello(v1::Hello {}), PEER_PATIENCE_SHORT).await;
         let hello = hello.map_err(|error| {

@@ -3,12 +3,17 @@
 
 use super::look::{key, lease, past, resource};
 use super::unready;
+use crate::cluster::CannotChange;
 use crate::lessor::Unready;
 use crate::node::Node;
+use crate::peers::v1 as peer;
+use crate::peers::v1::change::Body as Change;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
-use tenure_api::{BadRequest, failure, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome};
+use tenure_api::{
+    BadRequest, Code, failure, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome,
+};
 use tenure_core::{Ledger, Moment, Refusal};
 
 #[derive(Clone)]
@@ -113,7 +118,47 @@ impl Desk {
             leases: status.leases as u64,
             now_ms: status.now.millis(),
             dropped_ms: status.dropped_ms,
+            leader: status.leader.unwrap_or_default(),
+            last_index: status.last_index,
+            committed_index: status.committed,
+            snapshot_index: status.snapshot,
+            log_entries: status.last_index - status.purged.min(status.last_index),
+            log_bytes: status.log_bytes,
         }
+    }
+
+    pub(super) fn members(&self) -> v1::MembersReply {
+        let member = |(node, peer_addr, client_addr, votes)| v1::Member { node, peer_addr, client_addr, votes };
+        v1::MembersReply {
+            cluster: self.node.identity().cluster,
+            leader: self.node.status().leader.unwrap_or_default(),
+            members: self.node.members().into_iter().map(member).collect(),
+        }
+    }
+
+    pub(super) async fn add_member(&self, request: &v1::AddMemberRequest) -> Result<v1::MembersReply, Failure> {
+        let v1::AddMemberRequest { node, peer_addr } = request.clone();
+        self.change(Change::Admit(peer::Admit { node, peer_addr })).await
+    }
+
+    pub(super) async fn remove_member(&self, node: u64) -> Result<v1::MembersReply, Failure> {
+        self.change(Change::Remove(node)).await
+    }
+
+    pub(super) async fn transfer_lead(&self, node: u64) -> Result<v1::MembersReply, Failure> {
+        self.change(Change::TransferTo(node)).await
+    }
+
+    async fn change(&self, change: Change) -> Result<v1::MembersReply, Failure> {
+        let cannot = |cannot: CannotChange| {
+            let code = match cannot {
+                CannotChange::Refused(_) => Code::NotChanged,
+                CannotChange::NotNow(_) => Code::NotLeader,
+            };
+            Failure { code: code.text().into(), message: cannot.to_string(), ..Failure::default() }
+        };
+        self.node.change(change).await.map_err(cannot)?;
+        Ok(self.members())
     }
 }
 

@@ -205,6 +205,28 @@ impl Tenure for NativeDoor {
         Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
 
+    async fn members(&self, _request: Request<v1::MembersRequest>) -> Result<Response<v1::MembersReply>, Status> {
+        self.tell(Call::Members, async { Ok(self.desk.members()) }).await
+    }
+
+    async fn add_member(&self, request: Request<v1::AddMemberRequest>) -> Result<Response<v1::MembersReply>, Status> {
+        self.tell(Call::AddMember, self.desk.add_member(request.get_ref())).await
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<v1::RemoveMemberRequest>,
+    ) -> Result<Response<v1::MembersReply>, Status> {
+        self.tell(Call::RemoveMember, self.desk.remove_member(request.get_ref().node)).await
+    }
+
+    async fn transfer_lead(
+        &self,
+        request: Request<v1::TransferLeadRequest>,
+    ) -> Result<Response<v1::MembersReply>, Status> {
+        self.tell(Call::TransferLead, self.desk.transfer_lead(request.get_ref().node)).await
+    }
+
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         self.tell(Call::Status, async { Ok(self.desk.status()) }).await
     }

@@ -33,6 +33,10 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
         Some(cursor) => (Revision(cursor.revision), cursor.n),
         None => (node.read_stale(Ledger::revision), u32::MAX),
     };
+    // A place that another node told may be ahead of this one, which only has to catch up.
+    if node.read_stale(|ledger| at.0 > ledger.revision()) {
+        let _ = node.read(|_, _| ()).await;
+    }
     // The first reply tells where the watch stands, so that it can be resumed before anything happens.
     let mut told = false;
     loop {

@@ -46,6 +46,7 @@ words! {
     /// What was asked for, whichever door it came by.
     Call {
         Acquire = "acquire",
+        AddMember = "add_member",
         Break = "break_claims",
         Cancel = "cancel",
         DefineResource = "define_resource",
@@ -57,9 +58,11 @@ words! {
         ListKeys = "list_keys",
         ListLeases = "list_leases",
         ListResources = "list_resources",
+        Members = "members",
         Put = "put",
         Release = "release",
         ReleaseLease = "release_lease",
+        RemoveMember = "remove_member",
         Renew = "renew",
         RenewHandle = "renew_handle",
         Revoke = "revoke",
@@ -68,6 +71,7 @@ words! {
         ShowLease = "show_lease",
         Status = "status",
         Transfer = "transfer",
+        TransferLead = "transfer_lead",
         Verify = "verify",
         Watch = "watch",
         Other = "other",

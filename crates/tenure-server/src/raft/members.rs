@@ -23,6 +23,7 @@ pub(crate) struct Standing {
     pub(crate) committed: u64,
     pub(crate) snapshot: u64,
     pub(crate) purged: u64,
+    pub(crate) log_bytes: u64,
 }
 
 fn index(id: Option<RaftLogId>) -> u64 {
@@ -79,6 +80,7 @@ impl Consensus {
             committed: index(metrics.cluster_committed),
             snapshot: index(metrics.snapshot),
             purged: index(metrics.purged),
+            log_bytes: self.store.bytes(),
         }
     }
 

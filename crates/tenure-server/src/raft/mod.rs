@@ -101,6 +101,7 @@ pub(crate) struct Consensus {
     replica: Arc<Replica>,
     book: Arc<Book>,
     reads: Reads,
+    store: Store,
     leading: watch::Receiver<Option<u64>>,
     members: watch::Receiver<()>,
     incoming: Arc<Mutex<answers::Incoming>>,
@@ -147,10 +148,11 @@ impl Consensus {
         let raft = seeds.scope(start).await.map_err(failed)?;
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
-        tokio::spawn(take_snapshots(raft.clone(), kept, ground.tuning.snapshot_log_bytes));
+        tokio::spawn(take_snapshots(raft.clone(), kept.clone(), ground.tuning.snapshot_log_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
-        let consensus = Self { raft, node, replica, book, reads, leading, members, incoming, seeds, sealed };
+        let consensus =
+            Self { raft, node, replica, book, reads, store: kept, leading, members, incoming, seeds, sealed };
         if consensus.is_initialized().await && consensus.voters() == [node] {
             // Nobody else could be elected, so there is nothing to wait for.
             consensus.raft.trigger().elect(false).await.map_err(failed)?;

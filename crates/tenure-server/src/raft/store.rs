@@ -37,6 +37,8 @@ struct Tail {
     purged: Option<RaftLogId>,
     entries: BTreeMap<u64, Held>,
     cached_bytes: usize,
+    /// What the disk has of them.
+    bytes: u64,
     /// No entry before this index is cached.
     cached_from: u64,
 }
@@ -108,6 +110,11 @@ impl Store {
         self.written.clone()
     }
 
+    /// What the entries that the log holds take on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tail().bytes
+    }
+
     /// The last entry that the log can do without if it keeps so many bytes of entries.
     pub(crate) fn keep(&self, bytes: u64) -> Option<u64> {
         self.tail().keep(bytes)
@@ -143,6 +150,7 @@ impl Tail {
             vote: recovered.vote.as_deref().map(decode_vote).transpose()?,
             committed: recovered.committed.as_deref().map(decode_log_id).transpose()?,
             purged,
+            bytes: recovered.entries.iter().map(|location| u64::from(location.len)).sum(),
             entries: recovered.entries.into_iter().map(|location| (location.index, held(location))).collect(),
             cached_bytes: 0,
             cached_from: next,
@@ -161,6 +169,7 @@ impl Tail {
         {
             held.location = Some(location);
             self.cached_bytes += cost(&location);
+            self.bytes += u64::from(location.len);
         }
     }
 
@@ -198,6 +207,7 @@ impl Tail {
     }
 
     fn forget(&mut self, held: &Held) {
+        self.bytes = self.bytes.saturating_sub(held.location.map_or(0, |location| u64::from(location.len)));
         if let (Some(_), Some(location)) = (&held.cached, held.location) {
             self.cached_bytes = self.cached_bytes.saturating_sub(cost(&location));
         }

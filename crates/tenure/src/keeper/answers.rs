@@ -276,10 +276,11 @@ impl Keeper {
         }
     }
 
-    /// A server that does not lead, or stops, is left for the next one.
+    /// A server that does not lead, or stops, is left for the one that it says leads, or for the next one.
     fn turn_away(&mut self, link: LinkId, failure: &v1::Failure, now: BootTime) {
         if matches!(code_of(failure), Some(Code::NotLeader | Code::Stopping)) && self.links.is_current(link) {
-            let given_up = self.links.turn(now);
+            let leader = Some(failure.leader.as_str()).filter(|leader| !leader.is_empty());
+            let given_up = self.links.turn(leader, now);
             given_up.into_iter().for_each(|link| self.lose_link(link, now));
             self.ask_again_elsewhere(now);
         }

@@ -118,12 +118,15 @@ impl Links {
     /// that were given up for it.
     pub(crate) fn turn_from_silence(&mut self, now: BootTime, silence: Duration) -> Option<Vec<LinkId>> {
         let (_, newest) = self.links.last_key_value()?;
-        (newest.is_asked && now.since(newest.silent_since) >= silence).then(|| self.turn(now))
+        (newest.is_asked && now.since(newest.silent_since) >= silence).then(|| self.turn(None, now))
     }
 
-    /// Goes on to the next server over a new connection.
-    pub(crate) fn turn(&mut self, now: BootTime) -> Vec<LinkId> {
-        self.open(now);
+    /// Goes on to the next server over a new connection, or to the one at an address that it was sent to.
+    pub(crate) fn turn(&mut self, to: Option<&str>, now: BootTime) -> Vec<LinkId> {
+        match to.map(|address| self.at(address)) {
+            Some(endpoint) => self.open_to(endpoint, now),
+            None => self.open(now),
+        }
         let mut given_up = Vec::new();
         while self.links.len() > LINKS_MAX {
             given_up.extend(self.links.pop_first().map(|(id, _)| id));
@@ -134,6 +137,21 @@ impl Links {
     fn open(&mut self, now: BootTime) {
         let endpoint = self.endpoints[self.next % self.endpoints.len()].clone();
         self.next = (self.next + 1) % self.endpoints.len();
+        self.open_to(endpoint, now);
+    }
+
+    /// The server at an address, whether or not it is one that was named at the start. After it the next one is tried.
+    fn at(&mut self, address: &str) -> Endpoint {
+        match self.endpoints.iter().position(|endpoint| endpoint.is_at(address)) {
+            Some(place) => {
+                self.next = (place + 1) % self.endpoints.len();
+                self.endpoints[place].clone()
+            }
+            None => self.endpoints[0].moved_to(address),
+        }
+    }
+
+    fn open_to(&mut self, endpoint: Endpoint, now: BootTime) {
         self.last += 1;
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);
         let task = tokio::spawn(carry(self.last, endpoint, unsent, self.bring.clone())).abort_handle();

@@ -8,7 +8,7 @@ mod records;
 use super::lease::{Lease, Stake};
 use super::{Ledger, Resource};
 use crate::event::Revision;
-use crate::limits::{FENCE_MAX, RULES_MAX};
+use crate::limits::{COUNTER_MAX, RULES_MAX};
 use crate::mode::Units;
 use crate::record::{Damage, check_rules, class_record};
 use crate::time::Moment;
@@ -16,9 +16,6 @@ use alloc::vec::Vec;
 use prost::Message;
 use records::{HeadRecord, Kind, Record, ResourceRecord};
 use xxhash_rust::xxh3::Xxh3;
-
-/// No counter of a ledger comes this far, so none can run over: at a billion a second it would take a month.
-const COUNTER_MAX: u64 = FENCE_MAX / 4;
 
 impl Ledger {
     /// Writes the whole ledger to `sink`, piece by piece.

@@ -19,6 +19,7 @@ macro_rules! ordered {
 
 mod body;
 mod claims;
+mod cluster;
 mod count;
 mod events;
 mod guard;
@@ -122,6 +123,9 @@ fn described() -> OpenApiRouter<HttpDoor> {
         .routes(routes!(keys::get, keys::put, keys::delete))
         .routes(routes!(events::history))
         .routes(routes!(events::watch))
+        .routes(routes!(cluster::members, cluster::add))
+        .routes(routes!(cluster::remove))
+        .routes(routes!(cluster::transfer))
         .routes(routes!(status))
 }
 

@@ -1,0 +1,52 @@
+//! What can be typed about the cluster.
+
+use clap::Subcommand;
+use std::str::FromStr;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cluster {
+    /// Ask every member how it is doing: who leads, how far each is, what was dropped.
+    Status,
+    /// List the members.
+    Members,
+    /// Let a node that was started with --join come in. It votes once it has caught up.
+    Add {
+        /// Its number and its peer address, such as 2=10.0.0.2:7421.
+        #[arg(value_name = "ID=ADDR")]
+        node: NodeAt,
+    },
+    /// Take a node out. It never comes back as its old self: stop it, and remove its data.
+    Remove {
+        /// Its number.
+        #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+        node: u64,
+    },
+    /// Hand the lead to another node, before the one that leads is stopped.
+    Transfer {
+        /// The number of the node that is to lead.
+        #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
+        node: u64,
+    },
+}
+
+/// A node by its number and its peer address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeAt {
+    pub(crate) node: u64,
+    pub(crate) address: String,
+}
+
+impl FromStr for NodeAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "say a number and an address, such as 2=10.0.0.2:7421".to_owned();
+        let (node, address) = text.split_once('=').ok_or_else(wrong)?;
+        let node = node.trim().parse().ok().filter(|node| *node > 0).ok_or_else(wrong)?;
+        let address = address.trim();
+        let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let fits = !host.is_empty() && host.bytes().all(is_host) && port.parse::<u16>().is_ok_and(|port| port != 0);
+        if fits { Ok(Self { node, address: address.into() }) } else { Err(wrong()) }
+    }
+}

@@ -1,0 +1,182 @@
+//! The cluster: who belongs to it, how each of them is doing, and who comes, goes and leads.
+
+use super::{Caller, server::Pong};
+use crate::args::{Cluster, NodeAt};
+use crate::failure::Failure;
+use crate::page::{Cell, List, Row};
+use crate::print;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::{Client, v1};
+
+/// How long a member may take to say how it is doing.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub(crate) async fn cluster(caller: &Caller, asked: Cluster) -> Result<ExitCode, Failure> {
+    match asked {
+        Cluster::Status => status(caller).await,
+        Cluster::Members => members(caller).await,
+        Cluster::Add { node } => add(caller, node).await,
+        Cluster::Remove { node } => remove(caller, node).await,
+        Cluster::Transfer { node } => transfer(caller, node).await,
+    }
+}
+
+/// A node, by what the log says of it.
+#[derive(Serialize)]
+struct Member {
+    node: u64,
+    role: &'static str,
+    leads: bool,
+    peer_addr: String,
+    client_addr: String,
+}
+
+impl Row for Member {
+    const HEADINGS: &'static [&'static str] = &["NODE", "ROLE", "PEERS AT", "CLIENTS AT"];
+    const EMPTY: &'static str = "this node belongs to no cluster yet";
+
+    fn cells(&self) -> Vec<Cell> {
+        let role = if self.leads { "leader" } else { self.role };
+        let addresses = [print::or_dash(&self.peer_addr), print::or_dash(&self.client_addr)];
+        [self.node.to_string(), role.into()].into_iter().chain(addresses).map(Cell::from).collect()
+    }
+
+    fn name(&self) -> String {
+        self.node.to_string()
+    }
+}
+
+fn rows(reply: &v1::MembersReply) -> Vec<Member> {
+    let row = |member: &v1::Member| Member {
+        node: member.node,
+        role: if member.votes { "voter" } else { "learner" },
+        leads: member.node == reply.leader,
+        peer_addr: member.peer_addr.clone(),
+        client_addr: member.client_addr.clone(),
+    };
+    reply.members.iter().map(row).collect()
+}
+
+async fn ask(client: &Client, what: &str) -> Result<v1::MembersReply, Failure> {
+    client.members(v1::MembersRequest {}).await.map_err(|error| Failure::of(what, &error))
+}
+
+async fn members(caller: &Caller) -> Result<ExitCode, Failure> {
+    let what = "cannot list the members";
+    let reply = ask(&caller.connect(what).await?, what).await?;
+    print::draw(caller.output, &List(rows(&reply)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A node, by its own word.
+#[derive(Serialize)]
+struct Report {
+    node: u64,
+    state: &'static str,
+    client_addr: String,
+    /// Entries of the log that it has not applied yet, counted from the newest that anybody has.
+    lag: Option<u64>,
+    #[serde(flatten)]
+    status: Option<Pong>,
+}
+
+impl Row for Report {
+    const HEADINGS: &'static [&'static str] =
+        &["NODE", "STATE", "TERM", "APPLIED", "LAG", "SNAPSHOT", "LOG", "SERVICE TIME", "DROPPED", "AT"];
+    const EMPTY: &'static str = "this node belongs to no cluster yet";
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = vec![self.node.to_string(), self.state.into()];
+        match &self.status {
+            Some(status) => cells.extend([
+                status.term.to_string(),
+                status.applied_index.to_string(),
+                self.lag.unwrap_or_default().to_string(),
+                status.snapshot_index.to_string(),
+                format!("{} / {} KiB", status.log_entries, status.log_bytes.div_ceil(1024)),
+                print::span_ms(status.now_ms),
+                if status.leads { print::span_ms(status.dropped_ms) } else { "-".into() },
+            ]),
+            None => cells.extend((2..9).map(|_| String::from("-"))),
+        }
+        cells.push(print::or_dash(&self.client_addr));
+        cells.into_iter().map(Cell::from).collect()
+    }
+
+    fn name(&self) -> String {
+        self.node.to_string()
+    }
+}
+
+/// Asks each member itself. One that does not answer is a line of the answer, not a failure.
+async fn status(caller: &Caller) -> Result<ExitCode, Failure> {
+    let what = "cannot see the cluster";
+    let client = caller.connect(what).await?;
+    let reply = ask(&client, what).await?;
+    let own = client.status(v1::StatusRequest {}).await.map_err(|error| Failure::of(what, &error))?;
+    let asked = reply.members.iter().map(|member| async {
+        match member.node == own.node {
+            true => Some(own.clone()),
+            false => said(&member.client_addr).await,
+        }
+    });
+    let statuses: Vec<Option<v1::StatusReply>> = futures::future::join_all(asked).await;
+    let newest = statuses.iter().flatten().map(|status| status.last_index).max().unwrap_or_default();
+    let report = |(member, status): (&v1::Member, &Option<v1::StatusReply>)| Report {
+        node: member.node,
+        state: match status {
+            None => "unreachable",
+            Some(status) if status.leads => "leads",
+            Some(_) if !member.votes => "learns",
+            Some(status) if status.leader == 0 => "knows no leader",
+            Some(_) => "follows",
+        },
+        client_addr: member.client_addr.clone(),
+        lag: status.as_ref().map(|status| newest.saturating_sub(status.applied_index)),
+        status: status.as_ref().map(Pong::from),
+    };
+    let reports: Vec<Report> = reply.members.iter().zip(&statuses).map(report).collect();
+    let leads = reports.iter().any(|report| report.state == "leads");
+    print::draw(caller.output, &List(reports));
+    if !leads {
+        print::say("no node says that it leads: nothing is granted, and no lease ends, until one is elected");
+    }
+    Ok(if leads { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn said(address: &str) -> Option<v1::StatusReply> {
+    let asked = async { Client::connect(address).await.ok()?.status(v1::StatusRequest {}).await.ok() };
+    tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
+}
+
+async fn add(caller: &Caller, NodeAt { node, address }: NodeAt) -> Result<ExitCode, Failure> {
+    let what = format!("cannot add node {node}");
+    let client = caller.connect(&what).await?;
+    let request = v1::AddMemberRequest { node, peer_addr: address };
+    let reply = client.add_member(request).await.map_err(|error| Failure::of(&what, &error))?;
+    told(caller, &format!("node {node} has caught up and votes"), &reply)
+}
+
+async fn remove(caller: &Caller, node: u64) -> Result<ExitCode, Failure> {
+    let what = format!("cannot remove node {node}");
+    let client = caller.connect(&what).await?;
+    let request = v1::RemoveMemberRequest { node };
+    let reply = client.remove_member(request).await.map_err(|error| Failure::of(&what, &error))?;
+    told(caller, &format!("node {node} is out; stop it and remove its data directory"), &reply)
+}
+
+async fn transfer(caller: &Caller, node: u64) -> Result<ExitCode, Failure> {
+    let what = format!("cannot hand the lead to node {node}");
+    let client = caller.connect(&what).await?;
+    let request = v1::TransferLeadRequest { node };
+    let reply = client.transfer_lead(request).await.map_err(|error| Failure::of(&what, &error))?;
+    told(caller, &format!("node {node} leads"), &reply)
+}
+
+fn told(caller: &Caller, words: &str, reply: &v1::MembersReply) -> Result<ExitCode, Failure> {
+    print::say(words);
+    print::draw(caller.output, &List(rows(reply)));
+    Ok(ExitCode::SUCCESS)
+}

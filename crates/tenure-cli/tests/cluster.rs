@@ -1,0 +1,297 @@
+//! Three real servers as one: what they promise when one of them is killed, paused or cut off.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use support::cluster::Cluster;
+use support::{acquire, claim, resources, rounds, soon, text};
+use tenure::{Client, v1};
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+
+/// Acknowledged claims, by name: the lease and the fence.
+type Acknowledged = Arc<Mutex<BTreeMap<String, (u64, u64)>>>;
+
+/// Claims one resource after the other, through whoever answers, and notes what was acknowledged.
+struct Load {
+    stop: Arc<AtomicBool>,
+    acknowledged: Acknowledged,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(addrs: &str, clients: u64) -> Self {
+        let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Acknowledged::default());
+        let next = Arc::new(AtomicU64::new(1));
+        let work = |_| {
+            let (addrs, stop, next) = (addrs.to_owned(), stop.clone(), next.clone());
+            tokio::spawn(press(addrs, stop, next, acknowledged.clone()))
+        };
+        let tasks = (0..clients).map(work).collect();
+        Self { stop, acknowledged, tasks }
+    }
+
+    /// Waits until so many more were acknowledged.
+    async fn more(&self, count: usize) {
+        let before = self.acknowledged.lock().await.len();
+        let came = async {
+            while self.acknowledged.lock().await.len() < before + count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        soon("more claims", came).await;
+    }
+
+    async fn end(self) -> BTreeMap<String, (u64, u64)> {
+        self.stop.store(true, Ordering::SeqCst);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+        let acknowledged = self.acknowledged.lock().await.clone();
+        acknowledged
+    }
+}
+
+async fn press(addrs: String, stop: Arc<AtomicBool>, next: Arc<AtomicU64>, acknowledged: Acknowledged) {
+    let mut client = None;
+    while !stop.load(Ordering::SeqCst) {
+        if client.is_none() {
+            client = Client::connect(&addrs).await.ok();
+            continue;
+        }
+        let number = next.fetch_add(1, Ordering::SeqCst);
+        let (name, lease) = (format!("load/{number:06}"), 1_000_000 + number);
+        let asked = acquire(client.as_ref().unwrap(), claim(&name, lease, "load", 600_000));
+        match tokio::time::timeout(Duration::from_secs(3), asked).await {
+            Ok(Ok(fence)) => drop(acknowledged.lock().await.insert(name, (lease, fence))),
+            // Whether it was done is not known, so nothing is said of it.
+            Ok(Err(_)) | Err(_) => client = None,
+        }
+    }
+}
+
+/// Everything that was acknowledged is there, with its fence, and no fence was given twice.
+async fn all_there(client: &Client, acknowledged: &BTreeMap<String, (u64, u64)>) {
+    let found: BTreeMap<String, (u64, u64)> =
+        resources(client).await.into_iter().map(|it| (it.name, (it.lease, it.fence))).collect();
+    for (name, claim) in acknowledged {
+        assert_eq!(found.get(name), Some(claim), "{name} was acknowledged and is lost");
+    }
+    let mut fences: Vec<u64> = found.values().map(|(_, fence)| *fence).collect();
+    fences.sort_unstable();
+    let count = fences.len();
+    fences.dedup();
+    assert_eq!(fences.len(), count, "a fence was given twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_is_asked_and_all_of_them_know() {
+    let cluster = Cluster::start(3).await;
+    for node in cluster.living() {
+        let said = cluster.node(node).tenure(&["acquire", &format!("jobs/{node}"), "--ttl", "60s"]);
+        assert_eq!(text(&said.stdout), format!("jobs/{node}@{node}\n"), "{}", text(&said.stderr));
+        // Whoever asked a node sees what was done there, and whoever asks another one sees it, too.
+        for other in cluster.living() {
+            let listed = cluster.node(other).tenure(&["ls", "-o", "name"]);
+            assert!(text(&listed.stdout).contains(&format!("jobs/{node}")), "{}", text(&listed.stdout));
+        }
+    }
+    cluster.are_equal().await;
+    let status = cluster.node(1).tenure(&["cluster", "status", "-o", "json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let states: Vec<&str> =
+        status["items"].as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!(states.iter().filter(|state| **state == "leads").count(), 1, "{states:?}");
+    assert_eq!(states.iter().filter(|state| **state == "follows").count(), 2, "{states:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_leader_takes_nothing_with_it() {
+    let mut cluster = Cluster::start(3).await;
+    let load = Load::start(&cluster.addrs_from(1), 8);
+    for _ in 0..rounds(2) {
+        load.more(50).await;
+        let leader = cluster.leader().await;
+        cluster.kill9(leader);
+        load.more(50).await;
+        cluster.begin(leader);
+        cluster.node(leader).until_ready();
+    }
+    let acknowledged = load.end().await;
+    cluster.are_equal().await;
+    all_there(&cluster.client().await, &acknowledged).await;
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_killed_at_once_and_everything_acknowledged_is_there() {
+    let mut cluster = Cluster::start(3).await;
+    let load = Load::start(&cluster.addrs_from(2), 8);
+    load.more(100).await;
+    cluster.kill9_all();
+    for node in 1..=3 {
+        cluster.begin(node);
+    }
+    load.more(20).await;
+    let acknowledged = load.end().await;
+    cluster.are_equal().await;
+    all_there(&cluster.client().await, &acknowledged).await;
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_paused_longer_than_the_ttl_ends_no_lease_that_was_renewed() {
+    let mut cluster = Cluster::start(3).await;
+    let ttl = Duration::from_secs(4);
+    let client = cluster.client().await;
+    let hold = client.lease("db/leader").ttl(ttl).acquire().await.unwrap();
+    for _ in 0..rounds(1) {
+        let leader = cluster.leader().await;
+        cluster.pause(leader);
+        let others: Vec<u64> = cluster.living().into_iter().filter(|node| *node != leader).collect();
+        cluster.leader_among(&others).await;
+        tokio::time::sleep(ttl + Duration::from_secs(1)).await;
+        assert!(hold.ensure().is_ok(), "it was renewed through the new leader");
+        cluster.go_on(leader);
+        cluster.leader().await;
+        assert!(hold.ensure().is_ok());
+        cluster.are_equal().await;
+    }
+    let shown = client.show(v1::ShowRequest { resource: "db/leader".into(), stale: false }).await.unwrap();
+    assert_eq!(shown.holders[0].fence, hold.fence());
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_acknowledges_nothing_and_the_majority_goes_on() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader().await;
+    let alone = cluster.client_of(leader).await;
+    cluster.isolate(leader);
+    let lost = tokio::spawn(async move { acquire(&alone, claim("split", 7, "minority", 600_000)).await });
+    let others: Vec<u64> = cluster.living().into_iter().filter(|node| *node != leader).collect();
+    let next = cluster.leader_among(&others).await;
+    let fence = soon("a grant", acquire(&cluster.client_of(next).await, claim("split", 8, "majority", 600_000))).await;
+    let fence = fence.unwrap();
+    cluster.heal();
+    let lost = soon("an answer for the minority", lost).await.unwrap();
+    assert!(lost.is_err(), "the minority acknowledged {lost:?}");
+    cluster.leader().await;
+    cluster.are_equal().await;
+    let shown = cluster.client().await.show(v1::ShowRequest { resource: "split".into(), stale: false }).await.unwrap();
+    assert_eq!((shown.holders[0].fence, shown.holders[0].holder.as_str()), (fence, "majority"));
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cuts_of_one_way_and_between_two_do_not_stop_the_majority() {
+    let mut cluster = Cluster::start(3).await;
+    let load = Load::start(&cluster.addrs_from(3), 4);
+    load.more(20).await;
+    let leader = cluster.leader().await;
+    let [one, other] = cluster.followers().await[..] else { panic!("two follow") };
+    // Two that do not see each other, but both see the third.
+    cluster.cut(one, other);
+    cluster.cut(other, one);
+    load.more(50).await;
+    cluster.heal();
+    // The leader hears a follower that does not hear it.
+    cluster.cut(leader, one);
+    load.more(50).await;
+    cluster.heal();
+    // The leader is heard and hears nobody: it cannot know that anything is on a majority.
+    cluster.cut(one, leader);
+    cluster.cut(other, leader);
+    load.more(50).await;
+    cluster.heal();
+    // Those two see each other no longer, and one of them may lead.
+    cluster.cut(leader, one);
+    cluster.cut(one, leader);
+    load.more(50).await;
+    cluster.heal();
+    let acknowledged = load.end().await;
+    cluster.leader().await;
+    cluster.are_equal().await;
+    all_there(&cluster.client().await, &acknowledged).await;
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_that_was_away_for_three_ttls_costs_no_lease_of_whoever_kept_trying() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader().await;
+    let client = cluster.client_of(leader).await;
+    let ttl = Duration::from_secs(2);
+    let lease = 77;
+    acquire(&client, claim("kept", lease, "ann", 2_000)).await.unwrap();
+    let followers = cluster.followers().await;
+    followers.iter().for_each(|node| cluster.pause(*node));
+    // Somebody who keeps trying, at the leader that cannot answer.
+    let trying = tokio::spawn({
+        let client = client.clone();
+        async move {
+            loop {
+                let request = v1::RenewRequest { leases: vec![lease], ..Default::default() };
+                let asked = tokio::time::timeout(Duration::from_millis(300), client.renew(request)).await;
+                if let Ok(Ok(reply)) = asked {
+                    return reply;
+                }
+            }
+        }
+    });
+    tokio::time::sleep(3 * ttl).await;
+    followers.iter().for_each(|node| cluster.go_on(*node));
+    let reply = soon("a renewal", trying).await.unwrap();
+    assert!(reply.ttls_ms == [2_000] && reply.failures.is_empty(), "{reply:?}");
+    let shown = client.show(v1::ShowRequest { resource: "kept".into(), stale: false }).await.unwrap();
+    assert_eq!(shown.holders[0].lease, lease, "{shown:?}");
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_at_another_node_without_a_gap_or_a_repetition() {
+    let mut cluster = Cluster::start(3).await;
+    let followers = cluster.followers().await;
+    let watcher = Client::connect(&cluster.addrs_from(followers[0])).await.unwrap();
+    let mut watch = watcher.watch("seen/").after(v1::Cursor { revision: 0, n: u32::MAX });
+    let client = cluster.client_of(cluster.leader().await).await;
+    let mut seen = Vec::new();
+    for number in 1..=60_u64 {
+        acquire(&client, claim(&format!("seen/{number:03}"), number, "ann", 600_000)).await.unwrap();
+        if number == 20 {
+            let events = next_events(&mut watch).await;
+            assert!(!events.is_empty());
+            seen.extend(events);
+            cluster.kill9(followers[0]);
+        }
+    }
+    while seen.len() < 60 {
+        seen.extend(next_events(&mut watch).await);
+    }
+    let expected: Vec<String> = (1..=60).map(|number| format!("seen/{number:03}")).collect();
+    assert_eq!(seen, expected);
+    cluster.tell_faults();
+}
+
+async fn next_events(watch: &mut tenure::Watch) -> Vec<String> {
+    let reply = soon("an event", watch.next()).await.unwrap();
+    reply.events.into_iter().filter(|event| event.fence != 0).map(|event| event.resource).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_stopped_hands_over_first() {
+    let mut cluster = Cluster::start(3).await;
+    let client = cluster.client().await;
+    let hold = client.lease("db").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        assert!(cluster.stop(leader).success());
+        cluster.begin(leader);
+        cluster.node(leader).until_ready();
+        assert!(hold.ensure().is_ok());
+    }
+    hold.release().await.unwrap();
+}

@@ -1,0 +1,137 @@
+//! The way to one of several servers that are one: a call goes to the server that answered last, and on to the next if
+//! that one is gone.
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tenure_api::Code;
+use tenure_api::v1::tenure_client::TenureClient;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+/// How long a call waits for a leader to be found: longer than an election takes.
+const NO_LEADER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pause before a call is made again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+type Rpc = TenureClient<Channel>;
+
+#[derive(Debug)]
+pub(crate) struct Way {
+    endpoints: Arc<[Endpoint]>,
+    current: Mutex<Current>,
+}
+
+/// The server that is asked, and the connection to it once there is one.
+#[derive(Debug)]
+struct Current {
+    place: usize,
+    rpc: Option<Rpc>,
+}
+
+/// Whether a call can be made twice without harm. Calls that were not made for certain are made again either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Safe,
+    Never,
+}
+
+impl Way {
+    /// A way that has come as far as the first of the servers.
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, rpc: Rpc) -> Self {
+        Self { endpoints, current: Mutex::new(Current { place: 0, rpc: Some(rpc) }) }
+    }
+
+    pub(crate) fn endpoints(&self) -> &Arc<[Endpoint]> {
+        &self.endpoints
+    }
+
+    /// A connection to a server.
+    pub(crate) async fn connected(&self) -> Result<Rpc, Error> {
+        self.rpc().await.1
+    }
+
+    /// Makes a call, at as many servers as it takes.
+    pub(crate) async fn call<T, F>(&self, repeat: Repeat, call: impl Fn(Rpc) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        #[expect(clippy::disallowed_methods, reason = "how long to look for a leader is no lease's time")]
+        let until = Instant::now() + NO_LEADER_PATIENCE;
+        let mut tried = 0;
+        loop {
+            let (place, rpc) = self.rpc().await;
+            let answer = match rpc {
+                Ok(rpc) => call(rpc).await.map_err(|status| read(status, self.endpoints[place].name())),
+                Err(error) => Err(error),
+            };
+            let error = match answer {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(error) => error,
+            };
+            let may_help = match &error {
+                Error::Unreachable { .. } => tried + 1 < self.endpoints.len(),
+                Error::Broken(_) => repeat == Repeat::Safe && tried + 1 < self.endpoints.len(),
+                error => matches!(error.code(), Some(Code::NotLeader)),
+            };
+            if error.is_for_now() {
+                self.leave(place);
+            }
+            // A server that is there and does not lead will know who does in a moment.
+            let is_there = error.code().is_some();
+            if !may_help || is_there && timeout_at(until, sleep(PAUSE)).await.is_err() {
+                return Err(error);
+            }
+            tried += usize::from(!is_there);
+        }
+    }
+
+    /// The server that is asked now, and the connection to it, which is made if there is none.
+    async fn rpc(&self) -> (usize, Result<Rpc, Error>) {
+        let (place, rpc) = {
+            let current = self.current();
+            (current.place, current.rpc.clone())
+        };
+        if let Some(rpc) = rpc {
+            return (place, Ok(rpc));
+        }
+        let made = self.endpoints[place].connect().await.map(TenureClient::new);
+        if let Ok(rpc) = &made {
+            let mut current = self.current();
+            if current.place == place {
+                current.rpc = Some(rpc.clone());
+            }
+        }
+        (place, made)
+    }
+
+    /// Asks the next server from now on, unless somebody has seen to that already.
+    fn leave(&self, place: usize) {
+        let mut current = self.current();
+        if current.place == place && self.endpoints.len() > 1 {
+            *current = Current { place: (place + 1) % self.endpoints.len(), rpc: None };
+        }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that never found anybody was not made.
+fn read(status: Status, addr: &str) -> Error {
+    let mut source = std::error::Error::source(&status);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return Error::Unreachable { addr: addr.into(), why: error.to_string() };
+        }
+        source = error.source();
+    }
+    status.into()
+}
