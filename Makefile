@@ -6,10 +6,15 @@ TOOLS := $(CURDIR)/.tools
 DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
-.PHONY: run test check fix soak bench sim audit fuzz-http
+.PHONY: run cluster test check fix soak bench sim audit fuzz-http
 
 run:
 	$(CARGO) run --release -- serve
+
+# Three nodes on this machine.
+cluster:
+	$(CARGO) build --release
+	@bash scripts/cluster target/release/tenure
 
 # Formatting, lints, the pages of the crates, licences, banned crates. Nothing here changes a file of the project.
 check: $(DENY)

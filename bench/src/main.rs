@@ -24,6 +24,12 @@ pub(crate) struct Args {
     /// How many clients at once, each with a connection of its own.
     #[arg(long, default_value_t = 64)]
     clients: usize,
+    /// How many nodes each server has.
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
+    /// How long a follower hears nothing before it stands for election; Tenure only.
+    #[arg(long, default_value = "1s")]
+    election_timeout: String,
     /// How long each run takes, in seconds.
     #[arg(long, default_value_t = 4)]
     seconds: u64,
@@ -56,7 +62,7 @@ impl Args {
     }
 }
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 9] = [
     "tenure acquire, stream",
     "tenure acquire, HTTP",
     "tenure renew, one by one",
@@ -64,6 +70,8 @@ const NAMES: [&str; 7] = [
     "a change to 1,000 HTTP watchers",
     "tenure ls of 10,000 leases",
     "etcd grant",
+    "kill of the leader to the next grant",
+    "the same with many leases",
 ];
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -85,6 +93,9 @@ async fn main() -> Result<(), Failure> {
                 "tenure acquire, HTTP" => claims::acquire::<Line>(&args).await?,
                 "a change to 1,000 HTTP watchers" => http_load::watch(&args).await?,
                 "tenure ls of 10,000 leases" => listing::ls(&args).await?,
+                "kill of the leader to the next grant" if args.nodes > 1 => tenure_load::failover(&args, 0).await?,
+                "the same with many leases" if args.nodes > 1 => tenure_load::failover(&args, args.leases).await?,
+                name if !name.starts_with("etcd") => break,
                 _ => match etcd::grant(&args).await? {
                     Some(figures) => figures,
                     None => break,
@@ -94,7 +105,10 @@ async fn main() -> Result<(), Failure> {
         }
         match median(&runs) {
             Some(figures) => rows.push((name, figures)),
-            None => println!("{name}: left out, because there is no `{}`", args.etcd.display()),
+            None if name.starts_with("etcd") => {
+                println!("{name}: left out, because there is no `{}`", args.etcd.display());
+            }
+            None => println!("{name}: left out, because it needs several nodes"),
         }
     }
     print(&args, &rows);
@@ -102,7 +116,8 @@ async fn main() -> Result<(), Failure> {
 }
 
 fn print(args: &Args, rows: &[(&str, Figures)]) {
-    println!("{} clients, {} s a run, medians of {} runs", args.clients, args.seconds, args.runs);
+    let nodes = if args.nodes == 1 { "1 node".into() } else { format!("{} nodes", args.nodes) };
+    println!("{nodes}, {} clients, {} s a run, medians of {} runs", args.clients, args.seconds, args.runs);
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(["what", "per second", "p50 ms", "p99 ms"]);
     for (name, figures) in rows {

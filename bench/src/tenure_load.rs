@@ -2,7 +2,7 @@
 
 use crate::claims::{Claim, Claims};
 use crate::measure::{Figures, Tally, figures};
-use crate::server::Server;
+use crate::server::{PATIENCE, Server};
 use crate::{Args, Failure};
 use futures::future::try_join_all;
 use std::time::{Duration, Instant};
@@ -10,11 +10,34 @@ use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Conversation, v1};
 
+/// Starts the nodes, and waits until one of them leads.
 pub(crate) async fn start(args: &Args) -> Result<Server, Failure> {
-    Server::start(&args.binary, &args.data, |port, data| {
-        ["serve", "--listen", &format!("127.0.0.1:{port}"), "--data-dir", data].map(String::from).into()
+    let mut server = Server::start(&args.binary, &args.data, args.nodes, |seat| {
+        let mut flags = vec!["serve".into(), "--listen".into(), format!("127.0.0.1:{}", seat.port)];
+        flags.extend(["--data-dir".into(), seat.data]);
+        flags.extend(["--election-timeout".into(), args.election_timeout.clone()]);
+        if seat.peers.len() > 1 {
+            let peers: Vec<String> =
+                seat.peers.iter().enumerate().map(|(at, port)| format!("{}=127.0.0.1:{port}", at + 1)).collect();
+            flags.extend(["--node-id".into(), seat.number.to_string(), "--peers".into(), peers.join(",")]);
+        }
+        flags
     })
-    .await
+    .await?;
+    let start = Instant::now();
+    loop {
+        for node in &server.nodes {
+            let client = Client::connect(&node.addr).await?;
+            if client.status(v1::StatusRequest {}).await?.leads {
+                server.addr.clone_from(&node.addr);
+                return Ok(server);
+            }
+        }
+        if start.elapsed() > PATIENCE {
+            return Err("no node leads".into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 impl Claims for Conversation {
@@ -108,4 +131,30 @@ pub(crate) async fn renew_in_batches(args: &Args) -> Result<Figures, Failure> {
     let leases = grant_all(&server, args.leases).await?;
     let share = leases.len().div_ceil(args.clients);
     run(leases.chunks(share).map(|mine| renew(&server, mine, args.batch, 1, args.time()))).await
+}
+
+/// From the kill of the leader to the next grant, by a client that knows all nodes. With `leases` that live all the while.
+pub(crate) async fn failover(args: &Args, leases: usize) -> Result<Figures, Failure> {
+    let mut server = start(args).await?;
+    grant_all(&server, leases).await?;
+    let client = Client::connect(&server.addrs()).await?;
+    let claim = |number: u64| {
+        let grant = v1::GrantRequest { lease: number, holder: "bench".into(), ttl_ms: 60_000, ..Default::default() };
+        v1::AcquireRequest { resource: format!("failover/{number}"), grant: Some(grant), ..Default::default() }
+    };
+    client.acquire(claim(1)).await?;
+    let leader = server.addr.clone();
+    let node = server.nodes.iter_mut().find(|node| node.addr == leader).ok_or("the leader is one of the nodes")?;
+    node.process.kill().await?;
+    let killed = Instant::now();
+    let mut number = 2;
+    while client.acquire(claim(number)).await.is_err() {
+        number += 1;
+        if killed.elapsed() > PATIENCE {
+            return Err("nothing is granted after the leader was killed".into());
+        }
+    }
+    let mut tally = Tally::default();
+    tally.add(killed, 1);
+    Ok(figures(vec![tally], killed.elapsed()))
 }

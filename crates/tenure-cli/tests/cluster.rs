@@ -1,4 +1,10 @@
 //! Three real servers as one: what they promise when one of them is killed, paused or cut off.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a test stops where it is surprised"
+)]
 
 mod support;
 
@@ -50,8 +56,7 @@ impl Load {
         for task in self.tasks {
             task.await.unwrap();
         }
-        let acknowledged = self.acknowledged.lock().await.clone();
-        acknowledged
+        self.acknowledged.lock().await.clone()
     }
 }
 

@@ -1,4 +1,5 @@
 //! A ledger that goes on from a copy of another: what it gives out is never what the other gave out after the copy.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use tenure_core::{Command, Entry, Grant, Holder, Leader, LeaseId, Ledger, Moment, Revision, Ttl};
 

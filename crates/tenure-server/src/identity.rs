@@ -41,6 +41,11 @@ impl Identity {
         Ok(identity)
     }
 
+    /// Whether a directory has one.
+    pub(crate) fn is_in(disk: &SharedDisk) -> io::Result<bool> {
+        Ok(disk.list()?.iter().any(|name| name == FILE))
+    }
+
     pub(crate) async fn write(&self, disk: &SharedDisk) -> io::Result<()> {
         let mut file = disk.create(TEMPORARY)?;
         file.append(self.text().as_bytes())?;

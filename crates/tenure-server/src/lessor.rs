@@ -3,8 +3,8 @@
 
 use crate::clock::{Clock, ServiceClock};
 use crate::limits::{
-    ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX, RETRY_AFTER,
-    SNAPSHOT_LOG_BYTES, STEP_MAX, TICK,
+    AUDIT_INTERVAL, ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX,
+    RETRY_AFTER, SNAPSHOT_LOG_BYTES, STEP_MAX, STUCK_AFTER, TICK,
 };
 use crate::metrics::Metrics;
 use crate::raft::{Consensus, Lost};
@@ -32,6 +32,8 @@ pub enum Unready {
         /// When there will be room.
         retry_after: Duration,
     },
+    /// What was proposed before does not come back: a majority, or the disk, does not answer. Nothing was changed.
+    Stuck,
     /// The node is stopping; nothing was changed.
     Stopping,
     /// Whether it was done is not known.
@@ -124,11 +126,18 @@ pub struct Tuning {
     pub leader_restore: bool,
     /// Log bytes after which a snapshot is taken and the log before it is dropped.
     pub snapshot_log_bytes: u64,
+    /// How often replicas compare what they hold.
+    pub audit_interval: Duration,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { step_max: STEP_MAX, leader_restore: false, snapshot_log_bytes: SNAPSHOT_LOG_BYTES }
+        Self {
+            step_max: STEP_MAX,
+            leader_restore: false,
+            snapshot_log_bytes: SNAPSHOT_LOG_BYTES,
+            audit_interval: AUDIT_INTERVAL,
+        }
     }
 }
 
@@ -160,6 +169,10 @@ struct Reign {
     /// When the loop last woke, and whether it then found that it had slept much too long.
     awake: Duration,
     stalled: bool,
+    /// Since when entries are on their way and none comes back.
+    waiting_since: Duration,
+    /// When an entry is marked next, so that replicas compare what they hold after it.
+    audit_at: Duration,
     told: Told,
     metrics: Metrics,
 }
@@ -235,6 +248,13 @@ impl Lessor {
         order.reply.send(Err(Unready::NotLeader { leader: self.consensus.leader_address() }));
     }
 
+    /// Whoever waits behind entries that do not come back is better off asking elsewhere.
+    fn turn_all_away(&mut self) {
+        while let Ok(order) = self.upkeep.try_recv().or_else(|_| self.wishes.try_recv()) {
+            order.reply.send(Err(Unready::Stuck));
+        }
+    }
+
     fn begin(&self, led: Led) -> Reign {
         let at = self.clock.monotonic();
         let mut time = ServiceClock::start(led.now, at, self.tuning.step_max);
@@ -250,6 +270,8 @@ impl Lessor {
             in_flight: FuturesUnordered::new(),
             awake: at,
             stalled: false,
+            waiting_since: at,
+            audit_at: at + self.tuning.audit_interval,
             told: Told::default(),
             metrics: self.metrics.clone(),
         }
@@ -287,6 +309,11 @@ impl Lessor {
                 () = tokio::time::sleep(nap.unwrap_or_default()), if room && nap.is_some() => {
                     self.gather(&mut reign, None, None).await;
                 }
+                () = tokio::time::sleep(TICK), if !room => {
+                    if self.clock.monotonic().saturating_sub(reign.waiting_since) > STUCK_AFTER {
+                        self.turn_all_away();
+                    }
+                }
             }
         };
         tokio::spawn(reign.abdicate());
@@ -320,7 +347,14 @@ impl Lessor {
         self.shown.send_replace(Some(reign.time));
         let entry =
             Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: self.consensus.rules(), commands };
-        let proposed = self.consensus.propose(entry);
+        if reign.in_flight.is_empty() {
+            reign.waiting_since = at;
+        }
+        let is_audited = at >= reign.audit_at;
+        if is_audited {
+            reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
+        }
+        let proposed = self.consensus.propose(entry, is_audited);
         reign.in_flight.push(Box::pin(async move { (replies, proposed.await) }));
     }
 }
@@ -383,6 +417,7 @@ impl Reign {
 
     /// An entry was applied, or its fate is unknown.
     fn landed(&mut self, replies: Vec<Reply>, answer: Result<Answer, Lost>, at: Duration) {
+        self.waiting_since = at;
         match answer {
             Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
                 self.metrics.landed(&deeds);

@@ -1,5 +1,7 @@
 //! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
 
+mod audit;
+pub mod backup;
 mod clock;
 mod cluster;
 pub mod disk;

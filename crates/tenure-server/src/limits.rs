@@ -191,3 +191,21 @@ pub(crate) const APPENDS_MAX: usize = 64;
 
 /// The address of a node: a name in DNS and a port.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 260;
+
+/// A part of a backup on its way to a client.
+pub(crate) const BACKUP_PART_BYTES: usize = 256 * 1024;
+
+/// When entries are on their way for so long and none comes back, whoever waits behind them is told so.
+pub(crate) const STUCK_AFTER: Duration = Duration::from_secs(3);
+
+/// How often the replicas compare what they hold, and how often they look for what the others have noted.
+pub(crate) const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Noting a hash may hold entries up for a thousandth of the time.
+pub(crate) const AUDIT_SHARE: u32 = 1_000;
+
+/// Hashes that a node keeps for others to compare with.
+pub(crate) const AUDITS_KEPT: usize = 16;
+
+/// How often a change of the members is tried, a tick apart, while the leader has not heard from a majority.
+pub(crate) const CHANGE_TRIES: u32 = 25;

@@ -5,6 +5,9 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+/// Its name in the data directory.
+pub(crate) const LOCK_FILE: &str = "lock";
+
 /// A data directory that is ours until this is dropped.
 #[derive(Debug)]
 pub struct Lock {
@@ -53,7 +56,7 @@ impl Lock {
     pub fn take(directory: &Path) -> Result<Self, InUse> {
         let cannot = |error| InUse::Cannot { directory: directory.to_owned(), error };
         make_directory(directory).map_err(cannot)?;
-        let path = directory.join("lock");
+        let path = directory.join(LOCK_FILE);
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
         match file.try_lock() {

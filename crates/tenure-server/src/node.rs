@@ -1,13 +1,14 @@
 //! A whole node, without its doors: what it stands on is given, so that it runs as well on simulated time and disks.
 
+use crate::backup::{self, About};
 use crate::clock::{Clock, ServiceClock};
-use crate::cluster::{Begin, Beginning, Place, announce};
+use crate::cluster::{Begin, Beginning, Place, announce, compare};
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
 use crate::identity::Identity;
 use crate::lessor::{Counter, Lessor, Tuning, Unready};
-use crate::limits::{ANSWER_TIMEOUT, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL};
-use crate::metrics::{Levels, Metrics};
+use crate::limits::{ANSWER_TIMEOUT, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
+use crate::metrics::{Cluster, Levels, Metrics};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::{Network, v1 as peer};
@@ -24,7 +25,7 @@ use std::time::Duration;
 use tenure_api::v1;
 use tenure_core::limits::RULES_MAX;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tracing::Instrument;
 
 /// What a node stands on: clock, randomness, disk, and where work that blocks is done.
@@ -54,6 +55,7 @@ pub struct Node {
 
 struct Inner {
     disk: SharedDisk,
+    workers: Workers,
     place: Place,
     counter: Counter,
     consensus: Consensus,
@@ -61,6 +63,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     metrics: Metrics,
+    /// Why this node must not go on; empty while it may.
+    condemned: watch::Sender<String>,
 }
 
 /// What a node found when it was opened.
@@ -119,6 +123,7 @@ impl Node {
             metrics: metrics.clone(),
             book: Arc::new(Book::new(network, Us { cluster, node, incarnation })),
             election_timeout: place.election_timeout,
+            clock: clock.clone(),
         };
         let (consensus, found) = Consensus::open(ground).await?;
         let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning, metrics.clone());
@@ -127,7 +132,18 @@ impl Node {
             .torn
             .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
         let begin = place.begin.clone();
-        let inner = Inner { disk, place, counter, consensus, service, clock, entropy, metrics };
+        let inner = Inner {
+            disk,
+            workers,
+            place,
+            counter,
+            consensus,
+            service,
+            clock,
+            entropy,
+            metrics,
+            condemned: watch::Sender::default(),
+        };
         let node = Self { inner: Arc::new(inner) };
         if !node.consensus().is_initialized().await {
             match begin {
@@ -139,6 +155,7 @@ impl Node {
             }
         }
         tokio::spawn(announce(node.clone()));
+        tokio::spawn(node.clone().judge(tuning.audit_interval));
         Ok((node, Opened { torn }))
     }
 
@@ -214,7 +231,20 @@ impl Node {
 
     /// Resolves with the reason when the node cannot go on; the process must then stop.
     pub async fn failed(&self) -> String {
-        self.inner.consensus.failed().await
+        let mut condemned = self.inner.condemned.subscribe();
+        let differs = async { condemned.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) };
+        tokio::select! {
+            reason = self.inner.consensus.failed() => reason,
+            Ok(reason) = differs => reason,
+        }
+    }
+
+    /// Compares this node with the others, and condemns it if it stands alone. It must not lead then.
+    async fn judge(self, every: Duration) {
+        let why = compare(self.clone(), every).await;
+        tracing::error!("{why}");
+        self.inner.condemned.send_replace(why);
+        self.hand_over().await;
     }
 
     /// The leader, if it is another node.
@@ -316,10 +346,26 @@ impl Node {
         })
     }
 
+    fn cluster_levels(&self, applied: u64) -> Cluster {
+        let Standing { term, leader, last_index, snapshot, purged, log_bytes, .. } = self.consensus().standing();
+        let voters = self.consensus().voters();
+        let behind = self.consensus().matched().into_iter().filter(|(node, _)| voters.contains(node));
+        Cluster {
+            term,
+            knows_leader: leader.is_some(),
+            members: self.members().len(),
+            apply_lag: last_index.saturating_sub(applied),
+            follower_lag: behind.map(|(_, matched)| last_index.saturating_sub(matched)).max().unwrap_or_default(),
+            log_entries: last_index.saturating_sub(purged),
+            log_bytes,
+            snapshot,
+        }
+    }
+
     /// What the node measures about itself, as OpenMetrics text. It looks at counts, never at each lease.
     pub fn metrics_text(&self) -> String {
         let service = *self.inner.service.borrow();
-        let levels = self.replica().read(|ledger, _| Levels {
+        let levels = self.replica().read(|ledger, applied| Levels {
             leads: service.is_some(),
             revision: ledger.revision(),
             leases: ledger.lease_count(),
@@ -330,8 +376,32 @@ impl Node {
             queued: self.inner.counter.queued(),
             now: self.service_time().unwrap_or(ledger.now()),
             dropped: service.map_or(Duration::ZERO, |service| service.dropped()),
+            cluster: self.cluster_levels(applied),
         });
         self.inner.metrics.render(levels)
+    }
+
+    /// A backup of everything that was acknowledged before the call. It is encoded beside the node's own work.
+    pub async fn backup(&self) -> Result<Vec<u8>, Unready> {
+        let ledger = self.read(|ledger, _| ledger.clone()).await?;
+        let about = About {
+            cluster: self.identity().cluster,
+            wall_ms: self.inner.clock.wall_ms(),
+            index: self.status().applied,
+            fence: ledger.last_fence(),
+            revision: ledger.revision().0,
+            leases: ledger.lease_count() as u64,
+        };
+        let (told, written) = oneshot::channel();
+        let write = async move {
+            // Whoever asked may be gone.
+            let _ = told.send(backup::write(&ledger, &about));
+        };
+        self.inner
+            .workers
+            .start("tenure-backup", write)
+            .map_err(|_| Unready::Overloaded { retry_after: RETRY_AFTER })?;
+        written.await.map_err(|_| Unready::Stopping)
     }
 
     /// Draws the id of a lease.

@@ -111,6 +111,14 @@ impl Replica {
         self.reached.send_replace(index);
     }
 
+    /// Makes this replica hold something else than the log says, as a fault of the memory would.
+    #[cfg(test)]
+    pub(crate) fn tamper(&self) {
+        let mut state = self.state.write().expect("apply does not panic");
+        let fence = state.ledger.last_fence() + 1;
+        assert!(state.ledger.begin_anew(fence, 0));
+    }
+
     /// Replaces the ledger by one from a snapshot.
     pub(crate) fn install(&self, ledger: Ledger, applied: u64) {
         let revision = ledger.revision();

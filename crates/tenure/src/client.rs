@@ -276,6 +276,12 @@ impl Client {
         self.inner.way.call(Repeat::Safe, call).await
     }
 
+    /// A backup of everything that was acknowledged before the call, in parts.
+    pub async fn backup(&self) -> Result<Streaming<v1::BackupPart>, Error> {
+        let call = |mut rpc: TenureClient<Channel>| async move { rpc.backup(v1::BackupRequest {}).await };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
     /// Opens a stream on which many requests may be in flight.
     pub async fn converse(&self) -> Result<Conversation, Error> {
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);

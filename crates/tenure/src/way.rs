@@ -8,15 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::tenure_client::TenureClient;
-use tokio::time::{Instant, sleep, timeout_at};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-/// How long a call waits for a leader to be found: longer than an election takes.
-const NO_LEADER_PATIENCE: Duration = Duration::from_secs(5);
-
-/// The pause before a call is made again.
+/// The pause before a call is made again, and how often it is made while no leader is found: for longer than an election
+/// takes.
 const PAUSE: Duration = Duration::from_millis(50);
+const NO_LEADER_TRIES: usize = 100;
 
 type Rpc = TenureClient<Channel>;
 
@@ -60,9 +58,7 @@ impl Way {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        #[expect(clippy::disallowed_methods, reason = "how long to look for a leader is no lease's time")]
-        let until = Instant::now() + NO_LEADER_PATIENCE;
-        let mut tried = 0;
+        let (mut gone, mut leaderless) = (0, 0);
         loop {
             let (place, rpc) = self.rpc().await;
             let answer = match rpc {
@@ -74,19 +70,24 @@ impl Way {
                 Err(error) => error,
             };
             let may_help = match &error {
-                Error::Unreachable { .. } => tried + 1 < self.endpoints.len(),
-                Error::Broken(_) => repeat == Repeat::Safe && tried + 1 < self.endpoints.len(),
-                error => matches!(error.code(), Some(Code::NotLeader)),
+                Error::Unreachable { .. } => gone + 1 < self.endpoints.len(),
+                Error::Broken(_) => repeat == Repeat::Safe && gone + 1 < self.endpoints.len(),
+                error => error.code() == Some(Code::NotLeader) && leaderless < NO_LEADER_TRIES,
             };
             if error.is_for_now() {
                 self.leave(place);
             }
-            // A server that is there and does not lead will know who does in a moment.
-            let is_there = error.code().is_some();
-            if !may_help || is_there && timeout_at(until, sleep(PAUSE)).await.is_err() {
+            if !may_help {
                 return Err(error);
             }
-            tried += usize::from(!is_there);
+            match error.code() {
+                // A server that is there and does not lead will know who does in a moment.
+                Some(_) => {
+                    leaderless += 1;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                None => gone += 1,
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What can be typed about the cluster.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 #[derive(Debug, Subcommand)]
@@ -21,12 +22,48 @@ pub(crate) enum Cluster {
         #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
         node: u64,
     },
+    /// Write everything that was acknowledged into one checksummed file, while the cluster runs.
+    Backup {
+        /// The file; it must not be there yet.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// Make a new cluster of one node from a backup, with fences above all that were ever given out.
+    Restore {
+        /// The backup.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        anew: Anew,
+    },
+    /// Make a new cluster of one node from what a node that is left has, when the majority is gone for good.
+    Recover {
+        /// The data directory of the node that is left. It must not run. It is left as it is.
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        #[command(flatten)]
+        anew: Anew,
+    },
     /// Hand the lead to another node, before the one that leads is stopped.
     Transfer {
         /// The number of the node that is to lead.
         #[arg(value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
         node: u64,
     },
+}
+
+/// A cluster that is made anew.
+#[derive(Debug, Args)]
+pub(crate) struct Anew {
+    /// Where the data of the new cluster goes: a directory that is empty or not there.
+    #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The number of its first node.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) node_id: u64,
+    /// A fence that is above all that were given out; reckoned from the time that has passed unless said.
+    #[arg(long, value_name = "FENCE")]
+    pub(crate) fence_above: Option<u64>,
 }
 
 /// A node by its number and its peer address.

@@ -1,6 +1,6 @@
 //! The cluster: who belongs to it, how each of them is doing, and who comes, goes and leads.
 
-use super::{Caller, server::Pong};
+use super::{Caller, backup, server::Pong};
 use crate::args::{Cluster, NodeAt};
 use crate::failure::Failure;
 use crate::page::{Cell, List, Row};
@@ -20,6 +20,9 @@ pub(crate) async fn cluster(caller: &Caller, asked: Cluster) -> Result<ExitCode,
         Cluster::Add { node } => add(caller, node).await,
         Cluster::Remove { node } => remove(caller, node).await,
         Cluster::Transfer { node } => transfer(caller, node).await,
+        Cluster::Backup { file } => backup::backup(caller, &file).await,
+        Cluster::Restore { file, anew } => backup::restore(caller, &file, &anew).await,
+        Cluster::Recover { from, anew } => backup::recover(caller, &from, &anew).await,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod again;
+mod backup;
 mod claims;
 mod classes;
 mod cluster;

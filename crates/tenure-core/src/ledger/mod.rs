@@ -132,6 +132,11 @@ impl Ledger {
         self.now
     }
 
+    /// The wall clock at the last entry: for people.
+    pub const fn wall_ms(&self) -> u64 {
+        self.wall_ms
+    }
+
     /// The count of visible changes.
     pub const fn revision(&self) -> Revision {
         self.revision

@@ -3,9 +3,13 @@
 
 mod begin;
 mod change;
+mod compare;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use begin::{Beginning, announce};
 pub use change::CannotChange;
+pub(crate) use compare::compare;
 
 use crate::limits::ELECTION_TIMEOUT;
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use crate::lessor::Unready;
 use crate::node::Node;
 use crate::peers::v1 as peer;
 use crate::peers::v1::change::Body as Change;
+use bytes::Bytes;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
@@ -147,6 +148,12 @@ impl Desk {
 
     pub(super) async fn transfer_lead(&self, node: u64) -> Result<v1::MembersReply, Failure> {
         self.change(Change::TransferTo(node)).await
+    }
+
+    /// A backup of everything that was acknowledged before the call.
+    pub(super) async fn backup(&self) -> Result<Bytes, Failure> {
+        let backup = self.node.backup().await.map_err(|not_yet| unready(&not_yet))?;
+        Ok(backup.into())
     }
 
     async fn change(&self, change: Change) -> Result<v1::MembersReply, Failure> {

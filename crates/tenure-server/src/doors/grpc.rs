@@ -2,6 +2,7 @@
 
 use super::desk::Desk;
 use super::{stream, watch};
+use crate::limits::BACKUP_PART_BYTES;
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use crate::trace;
@@ -9,6 +10,7 @@ use axum::Router;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tenure_api::v1::Failure;
@@ -83,6 +85,7 @@ macro_rules! ordered {
 #[tonic::async_trait]
 impl Tenure for NativeDoor {
     type StreamStream = stream::Answers;
+    type BackupStream = BoxStream<'static, Result<v1::BackupPart, Status>>;
     type WatchStream = BoxStream<'static, Result<v1::WatchReply, Status>>;
 
     async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
@@ -225,6 +228,17 @@ impl Tenure for NativeDoor {
         request: Request<v1::TransferLeadRequest>,
     ) -> Result<Response<v1::MembersReply>, Status> {
         self.tell(Call::TransferLead, self.desk.transfer_lead(request.get_ref().node)).await
+    }
+
+    async fn backup(&self, _request: Request<v1::BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
+        let told = self.tell(Call::Backup, self.desk.backup()).await?;
+        let part = |bytes: &[u8]| Ok(v1::BackupPart { bytes: bytes.to_vec() });
+        let parts = |whole: Bytes| {
+            let count = whole.len().div_ceil(BACKUP_PART_BYTES);
+            let at = move |n: usize| part(&whole[n * BACKUP_PART_BYTES..whole.len().min((n + 1) * BACKUP_PART_BYTES)]);
+            futures::stream::iter((0..count).map(at)).boxed()
+        };
+        Ok(told.map(parts))
     }
 
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {

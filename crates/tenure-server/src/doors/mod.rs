@@ -27,6 +27,11 @@ fn unready(unready: &Unready) -> Failure {
         Unready::Overloaded { .. } => {
             (Code::Overloaded, "too many requests are waiting; nothing was changed; ask again a little later".into())
         }
+        Unready::Stuck => {
+            let message =
+                "a majority of the nodes, or this node's disk, does not answer; nothing was changed; ask again";
+            (Code::NotLeader, message.into())
+        }
         Unready::Stopping => (Code::Stopping, "the server is stopping; nothing was changed; ask again".into()),
         Unready::Unknown => {
             let message = "whether it was done is not known; repeat it with the same ids, or look";

@@ -101,6 +101,22 @@ pub(crate) struct Levels {
     pub(crate) queued: usize,
     pub(crate) now: Moment,
     pub(crate) dropped: Duration,
+    pub(crate) cluster: Cluster,
+}
+
+/// How the node stands among others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cluster {
+    pub(crate) term: u64,
+    pub(crate) knows_leader: bool,
+    pub(crate) members: usize,
+    /// Entries in its log that it has not applied.
+    pub(crate) apply_lag: u64,
+    /// Entries that the slowest follower does not have, if it leads.
+    pub(crate) follower_lag: u64,
+    pub(crate) log_entries: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) snapshot: u64,
 }
 
 /// The gauges in which levels are shown.
@@ -114,6 +130,14 @@ struct Shown {
     resources: Number,
     keys: Number,
     queue: Number,
+    term: Number,
+    leader_known: Number,
+    members: Number,
+    apply_lag: Number,
+    follower_lag: Number,
+    log_entries: Number,
+    log_held: Number,
+    snapshot: Number,
     service_time: Seconds,
     dropped: Seconds,
     monotonic: Seconds,
@@ -225,6 +249,14 @@ impl Shown {
             ("resources", "Resources that are claimed, vacating or defined", &shown.resources),
             ("keys", "Keys", &shown.keys),
             ("queue_commands", "Commands that wait for the next entry", &shown.queue),
+            ("term", "The newest term that this node knows", &shown.term),
+            ("leader_known", "1 if this node leads or knows who does", &shown.leader_known),
+            ("members", "Nodes that belong to the cluster", &shown.members),
+            ("apply_lag_entries", "Entries in the log that this node has not applied", &shown.apply_lag),
+            ("follower_lag_entries", "Entries that the slowest follower does not have", &shown.follower_lag),
+            ("log_entries", "Entries that the log holds", &shown.log_entries),
+            ("log_held_bytes", "Bytes of the entries that the log holds", &shown.log_held),
+            ("snapshot_index", "The newest entry in the snapshot", &shown.snapshot),
         ];
         for (name, help, gauge) in numbers {
             registry.register(name, help, gauge.clone());
@@ -249,6 +281,14 @@ impl Shown {
         self.resources.set(levels.resources as u64);
         self.keys.set(levels.keys as u64);
         self.queue.set(levels.queued as u64);
+        self.term.set(levels.cluster.term);
+        self.leader_known.set(levels.cluster.knows_leader.into());
+        self.members.set(levels.cluster.members as u64);
+        self.apply_lag.set(levels.cluster.apply_lag);
+        self.follower_lag.set(levels.cluster.follower_lag);
+        self.log_entries.set(levels.cluster.log_entries);
+        self.log_held.set(levels.cluster.log_bytes);
+        self.snapshot.set(levels.cluster.snapshot);
         self.service_time.set(Duration::from_millis(levels.now.millis()).as_secs_f64());
         self.dropped.set(levels.dropped.as_secs_f64());
         self.monotonic.set(monotonic.as_secs_f64());

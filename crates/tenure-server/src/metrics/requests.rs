@@ -47,6 +47,7 @@ words! {
     Call {
         Acquire = "acquire",
         AddMember = "add_member",
+        Backup = "backup",
         Break = "break_claims",
         Cancel = "cancel",
         DefineResource = "define_resource",

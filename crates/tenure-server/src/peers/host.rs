@@ -1,11 +1,13 @@
 //! What this node answers its peers. It makes sure that this node is meant, and hands the question to whom it concerns.
 
+use super::v1;
 use super::v1::answer::Body as Tell;
 use super::v1::question::Body as Ask;
 use super::v1::{
     Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, Forward, ForwardReply, HelloReply, Question,
     ReadIndexReply,
 };
+use crate::audit::Hash;
 use crate::cluster::CannotChange;
 use crate::doors::Desk;
 use crate::node::Node;
@@ -84,7 +86,10 @@ impl Host {
                 self.node.change_here(change).await?;
                 Tell::Done(Done {})
             }
-            Ask::Audit(_) => return Err(Refused::No("not yet".into())),
+            Ask::Audit(_) => {
+                let told = |noted: Hash| v1::Hash { index: noted.index, hash: noted.hash };
+                Tell::Audit(v1::AuditReply { hashes: log.audits().hashes().into_iter().map(told).collect() })
+            }
         };
         Ok(Answer { body: Some(tell) })
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 /// The messages between nodes.
-#[allow(missing_docs, unreachable_pub, clippy::all, unused_qualifications)]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, unused_qualifications)]
 pub mod v1 {
     tonic::include_proto!("tenure.peer.v1");
 }

@@ -76,7 +76,7 @@ impl Consensus {
         &self,
         requests: impl Stream<Item = v1::AppendRequest> + Send + 'static,
     ) -> BoxStream<'static, io::Result<v1::AppendReply>> {
-        let requests = requests.map(read_append).take_while(|request| {
+        let requests = requests.map(|request| read_append(&request)).take_while(|request| {
             if let Err(error) = request {
                 tracing::error!(%error, "entries from the leader were not understood");
             }
@@ -86,7 +86,7 @@ impl Consensus {
         tokio::spawn(self.seeds.scope(async move {
             let mut appended = pin!(raft.stream_append(requests.filter_map(|request| ready(request.ok()))));
             while let Some(appended) = appended.next().await {
-                let reply = appended.map(write_appended).map_err(io::Error::other);
+                let reply = appended.map(|appended| write_appended(&appended)).map_err(io::Error::other);
                 if replies.send(reply).await.is_err() {
                     return;
                 }

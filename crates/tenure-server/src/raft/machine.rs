@@ -1,7 +1,9 @@
 //! The replica as openraft sees it: it applies what is committed and makes snapshots. It decides nothing.
 
 use super::shelf::{Shelf, Snapshot};
-use super::types::{Payload, RaftLogId, StoredMembership, Types, decode_meta, encode_meta};
+use super::types::{Payload, RaftEntry, RaftLogId, StoredMembership, Types, decode_meta, encode_meta};
+use crate::audit::{Audits, Hash};
+use crate::clock::Clock;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
 use futures::{Stream, StreamExt};
@@ -21,6 +23,8 @@ pub(crate) struct Machine {
     membership: StoredMembership,
     shelf: Shelf,
     workers: Workers,
+    audits: Arc<Audits>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 impl Machine {
@@ -34,7 +38,26 @@ impl Machine {
             None => (None, StoredMembership::default(), Ledger::default()),
         };
         let replica = Arc::new(Replica::new(ledger, applied.map_or(0, |id| id.index())));
-        Ok(Self { replica, applied, membership, shelf, workers })
+        Ok(Self { replica, applied, membership, shelf, workers, audits: Arc::default(), clock: None })
+    }
+
+    /// Notes hashes by this clock, and gives them away.
+    pub(crate) fn audited(&mut self, clock: Arc<dyn Clock>) -> Arc<Audits> {
+        self.clock = Some(clock);
+        self.audits.clone()
+    }
+
+    /// Notes the hash of the ledger as it is after an entry. The copy is made now, the hash beside the hot path.
+    fn audit(&self, index: u64) {
+        let Some(clock) = &self.clock else { return };
+        let begun = clock.monotonic();
+        let ledger = self.replica.read(|ledger, _| ledger.clone());
+        self.audits.held_up(clock.monotonic().saturating_sub(begun));
+        let audits = self.audits.clone();
+        let note = async move { audits.note(Hash { index, hash: ledger.state_hash() }) };
+        if let Err(error) = self.workers.start("tenure-audit", note) {
+            tracing::warn!(%error, "the hash of the ledger could not be taken");
+        }
     }
 
     pub(crate) fn replica(&self) -> Arc<Replica> {
@@ -45,6 +68,11 @@ impl Machine {
         self.applied
     }
 
+    /// Applies an entry that nobody waits for.
+    pub(super) fn replay(&mut self, entry: &RaftEntry) -> io::Result<()> {
+        self.apply_one(entry.log_id, &entry.payload).map(drop)
+    }
+
     fn apply_one(&mut self, id: RaftLogId, payload: &Payload) -> io::Result<Answer> {
         let term = id.committed_leader_id().term;
         let answer = match payload {
@@ -52,7 +80,13 @@ impl Machine {
                 self.replica.begin_term(term, id.index());
                 Answer::default()
             }
-            Payload::Normal(proposal) => self.replica.apply(term, id.index(), &proposal.0).map_err(io::Error::other)?,
+            Payload::Normal(proposal) => {
+                let applied = self.replica.apply(term, id.index(), &proposal.entry).map_err(io::Error::other)?;
+                if proposal.is_audited {
+                    self.audit(id.index());
+                }
+                applied
+            }
             Payload::Membership(membership) => {
                 self.replica.skip(id.index());
                 self.membership = StoredMembership::new(Some(id), membership.clone());

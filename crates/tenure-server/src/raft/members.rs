@@ -2,7 +2,7 @@
 
 use super::Consensus;
 use super::types::{Member, RaftLogId};
-use crate::limits::TRANSFER_TIMEOUT;
+use crate::limits::{CHANGE_TRIES, TICK, TRANSFER_TIMEOUT};
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
@@ -34,7 +34,7 @@ fn index(id: Option<RaftLogId>) -> u64 {
 fn say(refusal: Refusal) -> String {
     match &refusal {
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
-            "this node leads no longer; whether it was done is not known; look, and ask again".into()
+            "this node leads no longer; look at the members, and ask again".into()
         }
         RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
             "another change of the members is under way; nothing was changed; ask again".into()
@@ -92,12 +92,24 @@ impl Consensus {
         replication.map(|(node, matched)| (*node, index(*matched))).collect()
     }
 
+    /// A leader that has not heard from a majority for a moment refuses before anything is written: it is asked again.
     async fn change_members(&self, change: Change, retain: bool) -> Result<(), String> {
-        self.seeds.scope(self.raft.change_membership(change, retain)).await.map(drop).map_err(say)
+        for _ in 0..CHANGE_TRIES {
+            let changed = self.seeds.scope(self.raft.change_membership(change.clone(), retain)).await;
+            let is_unsure = matches!(&changed, Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))
+                if forward.leader_id.is_none());
+            if !is_unsure || self.leader() != Some(self.node) {
+                return changed.map(drop).map_err(say);
+            }
+            tokio::time::sleep(TICK).await;
+        }
+        Err("a majority of the nodes does not answer; nothing was changed; ask again".into())
     }
 
     /// Makes a node a learner, and a voter once it has caught up.
     pub(crate) async fn admit(&self, id: u64, member: Member, patience: Duration) -> Result<(), String> {
+        let learners = BTreeMap::from([(id, member.clone())]);
+        self.change_members(ChangeMembers::AddNodes(learners), true).await?;
         let learns = self.seeds.scope(self.raft.add_learner(id, member, true));
         let learns = tokio::time::timeout(patience, learns).await;
         let learns = learns.map_err(|_| {

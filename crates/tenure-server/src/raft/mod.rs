@@ -7,6 +7,7 @@ mod mark;
 mod members;
 mod peers;
 mod reads;
+mod remains;
 mod shelf;
 mod store;
 #[cfg(test)]
@@ -16,8 +17,11 @@ mod wire;
 
 pub(crate) use members::Standing;
 pub(crate) use peers::{Book, Us};
+pub(crate) use remains::{Remains, place_snapshot};
 pub(crate) use types::Member;
 
+use crate::audit::Audits;
+use crate::clock::Clock;
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
@@ -92,6 +96,7 @@ pub(crate) struct Ground {
     pub(crate) metrics: Metrics,
     pub(crate) book: Arc<Book>,
     pub(crate) election_timeout: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 #[derive(Clone)]
@@ -102,6 +107,7 @@ pub(crate) struct Consensus {
     book: Arc<Book>,
     reads: Reads,
     store: Store,
+    audits: Arc<Audits>,
     leading: watch::Receiver<Option<u64>>,
     members: watch::Receiver<()>,
     incoming: Arc<Mutex<answers::Incoming>>,
@@ -127,7 +133,8 @@ pub(crate) struct Found {
 impl Consensus {
     /// Opens the log and the newest snapshot. A cluster of one leads at once; others hold an election.
     pub(crate) async fn open(ground: Ground) -> Result<(Self, Found), OpenError> {
-        let machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
+        let mut machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
+        let audits = machine.audited(ground.clock);
         let mark = Mark::new(ground.disk.clone());
         let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
         let (log, recovered) = Log::open(ground.disk, options).await?;
@@ -152,7 +159,7 @@ impl Consensus {
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
         let consensus =
-            Self { raft, node, replica, book, reads, store: kept, leading, members, incoming, seeds, sealed };
+            Self { raft, node, replica, book, reads, store: kept, audits, leading, members, incoming, seeds, sealed };
         if consensus.is_initialized().await && consensus.voters() == [node] {
             // Nobody else could be elected, so there is nothing to wait for.
             consensus.raft.trigger().elect(false).await.map_err(failed)?;
@@ -171,6 +178,11 @@ impl Consensus {
     /// The term in which this node leads, if it does.
     pub(crate) fn leading(&self) -> watch::Receiver<Option<u64>> {
         self.leading.clone()
+    }
+
+    /// The newest hashes of this node's ledger.
+    pub(crate) fn audits(&self) -> &Arc<Audits> {
+        &self.audits
     }
 
     /// Who we are to others, and where they are.
@@ -196,12 +208,16 @@ impl Consensus {
     }
 
     /// Puts an entry into the log under the leadership that stamped it. The future tells what it came to.
-    pub(crate) fn propose(&self, entry: Entry) -> impl Future<Output = Result<Answer, Lost>> + Send + 'static {
+    pub(crate) fn propose(
+        &self,
+        entry: Entry,
+        is_audited: bool,
+    ) -> impl Future<Output = Result<Answer, Lost>> + Send + 'static {
         let raft = self.raft.clone();
         async move {
             let (responder, applied) = ProgressResponder::complete_only();
             let term = openraft::alias::CommittedLeaderIdOf::<Types>::new(entry.leader.term);
-            let proposal = Proposal(Arc::new(entry));
+            let proposal = Proposal { entry: Arc::new(entry), is_audited };
             let sent = raft.write(proposal).with_leader(term).responder(responder).await;
             if sent.is_err() {
                 return Err(Lost::Unknown);

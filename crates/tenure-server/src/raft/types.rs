@@ -31,11 +31,15 @@ pub(crate) type Payload = openraft::EntryPayload<Proposal, u64, Member>;
 
 /// An entry of the ledger's, shared between the log and apply.
 #[derive(Clone, Debug)]
-pub(crate) struct Proposal(pub(crate) Arc<Entry>);
+pub(crate) struct Proposal {
+    pub(crate) entry: Arc<Entry>,
+    /// Whether every node notes the hash of its ledger after it.
+    pub(crate) is_audited: bool,
+}
 
 impl fmt::Display for Proposal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} commands at {}", self.0.commands.len(), self.0.now)
+        write!(f, "{} commands at {}", self.entry.commands.len(), self.entry.now)
     }
 }
 
@@ -113,6 +117,8 @@ struct MembershipRecord {
 struct PayloadRecord {
     #[prost(oneof = "PayloadKind", tags = "1, 2, 3")]
     kind: Option<PayloadKind>,
+    #[prost(bool, tag = "4")]
+    is_audited: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -205,18 +211,23 @@ fn read_membership(record: MembershipRecord) -> io::Result<Membership> {
 pub(crate) fn encode_payload(payload: &Payload) -> Vec<u8> {
     let kind = match payload {
         Payload::Blank => PayloadKind::Blank(true),
-        Payload::Normal(proposal) => PayloadKind::Entry(proposal.0.encode()),
+        Payload::Normal(proposal) => PayloadKind::Entry(proposal.entry.encode()),
         Payload::Membership(membership) => PayloadKind::Membership(membership_record(membership)),
     };
-    PayloadRecord { kind: Some(kind) }.encode_to_vec()
+    let is_audited = matches!(payload, Payload::Normal(proposal) if proposal.is_audited);
+    PayloadRecord { kind: Some(kind), is_audited }.encode_to_vec()
 }
 
 pub(crate) fn decode_entry(term: u64, index: u64, bytes: &[u8]) -> io::Result<RaftEntry> {
     let record = PayloadRecord::decode(bytes).map_err(damaged)?;
+    let is_audited = record.is_audited;
     let kind = record.kind.ok_or_else(|| damaged("an entry of a kind that this build does not know"))?;
     let payload = match kind {
         PayloadKind::Blank(_) => Payload::Blank,
-        PayloadKind::Entry(bytes) => Payload::Normal(Proposal(Arc::new(Entry::decode(&bytes).map_err(damaged)?))),
+        PayloadKind::Entry(bytes) => {
+            let entry = Arc::new(Entry::decode(&bytes).map_err(damaged)?);
+            Payload::Normal(Proposal { entry, is_audited })
+        }
         PayloadKind::Membership(record) => Payload::Membership(read_membership(record)?),
     };
     Ok(RaftEntry { log_id: RaftLogId::new_term_index(term, index), payload })

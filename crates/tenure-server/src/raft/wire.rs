@@ -68,7 +68,7 @@ pub(super) fn write_append(envelope: v1::Envelope, request: &AppendEntriesReques
     }
 }
 
-pub(super) fn read_append(request: v1::AppendRequest) -> io::Result<AppendEntriesRequest<Types>> {
+pub(super) fn read_append(request: &v1::AppendRequest) -> io::Result<AppendEntriesRequest<Types>> {
     let entries = request.entries.iter().map(|entry| decode_entry(entry.term, entry.index, &entry.payload));
     Ok(AppendEntriesRequest {
         vote: read_vote(request.vote)?,
@@ -78,12 +78,12 @@ pub(super) fn read_append(request: v1::AppendRequest) -> io::Result<AppendEntrie
     })
 }
 
-pub(super) fn write_appended(appended: Appended) -> v1::AppendReply {
+pub(super) fn write_appended(appended: &Appended) -> v1::AppendReply {
     use v1::append_reply::Body;
     let body = match appended {
         Ok(last) => Body::Matched(v1::Matched { last: last.map(write_id) }),
-        Err(StreamAppendError::Conflict(id)) => Body::Conflict(write_id(id)),
-        Err(StreamAppendError::HigherVote(vote)) => Body::HigherVote(write_vote(&vote)),
+        Err(StreamAppendError::Conflict(id)) => Body::Conflict(write_id(*id)),
+        Err(StreamAppendError::HigherVote(vote)) => Body::HigherVote(write_vote(vote)),
     };
     v1::AppendReply { body: Some(body) }
 }

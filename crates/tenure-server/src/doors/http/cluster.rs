@@ -5,6 +5,8 @@ use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
 use tenure_api::{Code, v1};
 
 /// Lists the members of the cluster, as far as the asked node knows them.
@@ -44,4 +46,14 @@ pub(super) async fn transfer(
     Body(request): Body<v1::TransferLeadRequest>,
 ) -> Answer<v1::MembersReply> {
     Ok(Json(door.desk.transfer_lead(request.node).await?))
+}
+
+/// Takes a backup: a file, complete and checksummed, of everything that was acknowledged before the call.
+#[utoipa::path(get, path = "/v1/cluster/backup", tag = "cluster", responses(
+    (status = 200, description = "The file.", body = Vec<u8>, content_type = "application/octet-stream"),
+    NotRead,
+))]
+pub(super) async fn backup(State(door): State<HttpDoor>) -> Result<impl IntoResponse, Problem> {
+    let backup = door.desk.backup().await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], backup))
 }

@@ -126,6 +126,7 @@ fn described() -> OpenApiRouter<HttpDoor> {
         .routes(routes!(cluster::members, cluster::add))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::transfer))
+        .routes(routes!(cluster::backup))
         .routes(routes!(status))
 }
 

@@ -1,0 +1,290 @@
+//! Nodes that come and go, and clusters that are made anew: with real processes and the command line that people type.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a test stops where it is surprised"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+use support::cluster::Cluster;
+use support::{Server, acquire, binary, claim, resources, soon, text};
+use tenure::{Code, v1};
+
+fn said(output: &Output) -> String {
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}
+
+/// Types a command at a node, and expects it to work.
+fn types(cluster: &Cluster, node: u64, args: &[&str]) -> String {
+    let output = cluster.node(node).tenure(args);
+    assert!(output.status.success(), "{args:?}: {}\n{}", said(&output), cluster.words());
+    text(&output.stdout)
+}
+
+/// A cluster of one that others can come to.
+async fn alone(size: u64) -> Cluster {
+    let mut cluster = Cluster::plan(size, &["--election-timeout", "600ms"]).await;
+    cluster.begin_with(1, &[]);
+    cluster.node(1).until_ready();
+    cluster
+}
+
+/// Starts a node beside the first one, and lets it in.
+fn grow(cluster: &mut Cluster, node: u64) {
+    let first = cluster.wire(1);
+    cluster.begin_with(node, &["--join", &first]);
+    cluster.node(node).until_said("waits to be admitted");
+    let at = format!("{node}={}", cluster.wire(node));
+    types(cluster, 1, &["cluster", "add", &at]);
+    cluster.node(node).until_ready();
+}
+
+fn members(cluster: &Cluster, node: u64) -> Vec<String> {
+    types(cluster, node, &["cluster", "members", "-o", "name"]).lines().map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_grows_to_three_and_shrinks_again_under_load() {
+    let mut cluster = alone(3).await;
+    let client = cluster.client_of(1).await;
+    let hold = client.lease("kept").ttl(Duration::from_secs(4)).acquire().await.unwrap();
+    for number in 0..200 {
+        acquire(&client, claim(&format!("old/{number}"), 1_000 + number, "ann", 600_000)).await.unwrap();
+    }
+    grow(&mut cluster, 2);
+    grow(&mut cluster, 3);
+    assert_eq!(members(&cluster, 3), ["1", "2", "3"]);
+    cluster.are_equal().await;
+    // The first one, which leads, goes: the others go on without it.
+    let leader = cluster.leader().await;
+    assert_eq!(leader, 1);
+    types(&cluster, 2, &["cluster", "remove", "1"]);
+    let next = cluster.leader_among(&[2, 3]).await;
+    cluster.kill9(1);
+    let after = cluster.client_of(next).await;
+    let fence = acquire(&after, claim("new", 5_000, "bob", 600_000)).await.unwrap();
+    assert!(fence > 200 && resources(&after).await.len() == 202);
+    assert_eq!(members(&cluster, 2), ["2", "3"]);
+    assert!(hold.ensure().is_err() || !hold.remaining().is_zero(), "the holder knows by its own clock");
+    let refused = cluster.node(2).tenure(&["cluster", "remove", "7"]);
+    assert!(!refused.status.success() && said(&refused).contains("node 7 is no member"), "{}", said(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_node_is_not_its_old_self() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader().await;
+    acquire(&cluster.client_of(leader).await, claim("kept", 1, "ann", 600_000)).await.unwrap();
+    let [wiped, other] = cluster.followers().await[..] else { panic!("two follow") };
+    cluster.kill9(wiped);
+    std::fs::remove_dir_all(cluster.directory(wiped)).unwrap();
+    cluster.begin(wiped);
+    cluster.node(wiped).until_said("waits to be admitted");
+    // Without the other one there is no majority: the wiped one gives no vote and takes no entry.
+    cluster.kill9(other);
+    let client = cluster.client_of(leader).await;
+    let asked = acquire(&client, claim("split", 2, "ann", 600_000));
+    let refused = soon("an answer", asked).await.expect_err("a wiped node must not count");
+    assert!(matches!(refused.code(), Some(Code::NotLeader | Code::Unknown)), "{refused}");
+    cluster.begin(other);
+    cluster.leader_among(&[leader, other]).await;
+    // It comes back as somebody new, once the old one was removed.
+    let at = format!("{wiped}={}", cluster.wire(wiped));
+    let refused = cluster.node(other).tenure(&["cluster", "add", &at]);
+    assert!(!refused.status.success() && said(&refused).contains("another data directory"), "{}", said(&refused));
+    types(&cluster, other, &["cluster", "remove", &wiped.to_string()]);
+    types(&cluster, other, &["cluster", "add", &at]);
+    cluster.node(wiped).until_ready();
+    cluster.leader().await;
+    cluster.are_equal().await;
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_join_is_refused_with_a_reason() {
+    let mut cluster = alone(3).await;
+    let refused = |cluster: &Cluster, args: &[&str], why: &str| {
+        let output = cluster.node(1).tenure(args);
+        assert!(!output.status.success() && said(&output).contains(why), "{args:?}: {}", said(&output));
+    };
+    let nobody = format!("2={}", cluster.wire(2));
+    refused(&cluster, &["cluster", "add", &nobody], "--join");
+    refused(&cluster, &["cluster", "add", "2"], "say a number and an address");
+    refused(&cluster, &["cluster", "remove", "1"], "the last voter");
+    refused(&cluster, &["cluster", "transfer", "2"], "no voter");
+    // A node that is a cluster of its own does not come to another one.
+    cluster.begin_with(2, &[]);
+    cluster.node(2).until_ready();
+    refused(&cluster, &["cluster", "add", &nobody], "another cluster");
+    // A node by another number than was said.
+    let first = cluster.wire(1);
+    cluster.begin_with(3, &["--join", &first]);
+    cluster.node(3).until_said("waits to be admitted");
+    refused(&cluster, &["cluster", "add", &format!("4={}", cluster.wire(3))], "not node 4");
+    assert_eq!(members(&cluster, 1), ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lead_is_handed_to_whom_it_was_asked_for() {
+    let cluster = Cluster::start(3).await;
+    for _ in 0..3 {
+        let next = cluster.followers().await[0];
+        let asked = cluster.followers().await[1];
+        types(&cluster, asked, &["cluster", "transfer", &next.to_string()]);
+        assert_eq!(cluster.leader().await, next);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_for_long_takes_a_snapshot() {
+    let mut cluster = Cluster::start(3).await;
+    let away = cluster.followers().await[0];
+    cluster.kill9(away);
+    let client = cluster.client_of(cluster.leader().await).await;
+    // More than a snapshot's worth of log: keys of a megabyte each.
+    for number in 0..100_u64 {
+        let key = format!("big/{}", number % 4).into_bytes();
+        let value = vec![u8::try_from(number).unwrap(); 1_000_000];
+        client.put(v1::PutRequest { key, value: Some(value), ..Default::default() }).await.unwrap();
+    }
+    let purged = async {
+        loop {
+            let status = cluster.status(cluster.leader().await).await.unwrap();
+            if status.snapshot_index > 0 && status.log_entries < status.last_index {
+                return;
+            }
+        }
+    };
+    soon("a snapshot that replaced the log", purged).await;
+    cluster.begin(away);
+    cluster.node(away).until_ready();
+    assert!(cluster.node(away).words().contains("a snapshot came from the leader"), "{}", cluster.node(away).words());
+    let request = v1::GetKeyRequest { key: b"big/3".to_vec(), stale: true };
+    let value = cluster.client_of(away).await.get_key(request).await.unwrap().item.unwrap().value;
+    assert!(value.len() == 1_000_000 && value[0] == 99);
+    cluster.are_equal().await;
+    cluster.tell_faults();
+}
+
+fn tenure(args: &[&str]) -> Output {
+    Command::new(binary()).args(args).output().unwrap()
+}
+
+/// The fence that the next claim gets in a directory, by a server that is started on it.
+async fn next_fence(directory: &Path) -> u64 {
+    let server = Server::start(directory);
+    let fence = acquire(&server.client().await, claim("after", 9_999, "eve", 600_000)).await.unwrap();
+    server.stop();
+    fence
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_restored_twice_gives_out_no_fence_that_was_given_out() {
+    let cluster = Cluster::start(3).await;
+    let home = tempfile::TempDir::new().unwrap();
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let client = cluster.client().await;
+    acquire(&client, claim("before", 1, "ann", 600_000)).await.unwrap();
+    let follower = cluster.followers().await[0];
+    types(&cluster, follower, &["cluster", "backup", &path("one.bak")]);
+    let refused = cluster.node(follower).tenure(&["cluster", "backup", &path("one.bak")]);
+    assert!(!refused.status.success() && said(&refused).contains("is there already"), "{}", said(&refused));
+    let mut given = Vec::new();
+    for number in 2..50 {
+        given.push(acquire(&client, claim(&format!("later/{number}"), number, "ann", 600_000)).await.unwrap());
+    }
+    for name in ["a", "b"] {
+        let made = tenure(&["cluster", "restore", &path("one.bak"), "--data-dir", &path(name), "-o", "json"]);
+        assert!(made.status.success(), "{}", said(&made));
+        let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+        assert!(made["fence_above"].as_u64().unwrap() > 1 << 36);
+        let fence = next_fence(&home.path().join(name)).await;
+        assert!(fence > *given.last().unwrap(), "{fence} was given out before");
+        given.push(fence);
+    }
+    // What was in it is in it, and what can be watched begins anew.
+    let server = Server::start(&home.path().join("b"));
+    let restored = server.client().await;
+    assert!(resources(&restored).await.iter().any(|it| it.name == "before"));
+    let mut watch = restored.watch("").after(v1::Cursor { revision: 1, n: 0 });
+    assert_eq!(watch.next().await.unwrap_err().code(), Some(Code::Compacted));
+    let again = tenure(&["cluster", "restore", &path("one.bak"), "--data-dir", &path("a")]);
+    assert!(!again.status.success() && said(&again).contains("there is data"), "{}", said(&again));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_backup_is_not_restored() {
+    let home = tempfile::TempDir::new().unwrap();
+    let server = Server::start(&home.path().join("data"));
+    let path = |name: &str| home.path().join(name).display().to_string();
+    let taken = server.tenure(&["cluster", "backup", &path("good.bak")]);
+    assert!(taken.status.success(), "{}", said(&taken));
+    let good = std::fs::read(home.path().join("good.bak")).unwrap();
+    for at in (0..good.len()).step_by(7) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        std::fs::write(home.path().join("bad.bak"), bad).unwrap();
+        let refused = tenure(&["cluster", "restore", &path("bad.bak"), "--data-dir", &path("new")]);
+        assert!(!refused.status.success() && said(&refused).contains("the backup"), "{at}: {}", said(&refused));
+    }
+    assert!(!home.path().join("new").join("identity").exists());
+    // Neither is one whose time is to come, unless somebody knows better.
+    let below = tenure(&["cluster", "restore", &path("good.bak"), "--data-dir", &path("new"), "--fence-above", "0"]);
+    assert!(below.status.success(), "a cluster that gave out nothing: {}", said(&below));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_node_has_left_becomes_a_new_cluster() {
+    let mut cluster = Cluster::start(3).await;
+    let client = cluster.client().await;
+    let mut last = 0;
+    for number in 1..50 {
+        last = acquire(&client, claim(&format!("kept/{number}"), number, "ann", 600_000)).await.unwrap();
+    }
+    cluster.are_equal().await;
+    let left = cluster.followers().await[0];
+    let home = tempfile::TempDir::new().unwrap();
+    let (from, new) = (cluster.directory(left), home.path().join("new"));
+    let recover = || {
+        let args = ["cluster", "recover", "--from", from.to_str().unwrap(), "--data-dir", new.to_str().unwrap()];
+        tenure(&args)
+    };
+    let refused = recover();
+    assert!(!refused.status.success() && said(&refused).contains("in use"), "{}", said(&refused));
+    cluster.kill9_all();
+    let made = recover();
+    assert!(made.status.success(), "{}", said(&made));
+    let server = Server::start(&new);
+    let recovered = server.client().await;
+    assert_eq!(resources(&recovered).await.len(), 49);
+    let fence = acquire(&recovered, claim("after", 9_999, "eve", 600_000)).await.unwrap();
+    assert!(fence > last + (1 << 36));
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_log_is_damaged_refuses_and_the_others_go_on() {
+    let mut cluster = Cluster::start(3).await;
+    let client = cluster.client_of(cluster.leader().await).await;
+    for number in 1..50 {
+        acquire(&client, claim(&format!("kept/{number}"), number, "ann", 600_000)).await.unwrap();
+    }
+    let hurt = cluster.followers().await[0];
+    cluster.kill9(hurt);
+    let log = std::fs::read_dir(cluster.directory(hurt)).unwrap().flatten().map(|file| file.path());
+    let log = log.filter(|path| path.extension().is_some_and(|it| it == "seg")).min().unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 0x40;
+    std::fs::write(&log, bytes).unwrap();
+    cluster.begin(hurt);
+    cluster.node(hurt).until_said("cannot open");
+    acquire(&client, claim("on", 99, "ann", 600_000)).await.unwrap();
+    assert_eq!(resources(&client).await.len(), 50, "nothing of the damage has spread");
+    cluster.tell_faults();
+}
