@@ -151,12 +151,20 @@ impl Node {
                     let us = BTreeMap::from([(identity.node, node.member())]);
                     node.consensus().initialize(us).await?;
                 }
-                begin => drop(tokio::spawn(Beginning::new(node.clone(), begin).run())),
+                begin => drop(tokio::spawn(node.clone().begin(begin))),
             }
         }
         tokio::spawn(announce(node.clone()));
         tokio::spawn(node.clone().judge(tuning.audit_interval));
         Ok((node, Opened { torn }))
+    }
+
+    /// Becomes part of a cluster, unless the node stops before.
+    async fn begin(self, begin: Begin) {
+        tokio::select! {
+            () = Beginning::new(self.clone(), begin).run() => {}
+            _ = self.consensus().failed() => {}
+        }
     }
 
     /// Whose data it holds.
@@ -241,7 +249,10 @@ impl Node {
 
     /// Compares this node with the others, and condemns it if it stands alone. It must not lead then.
     async fn judge(self, every: Duration) {
-        let why = compare(self.clone(), every).await;
+        let why = tokio::select! {
+            why = compare(self.clone(), every) => why,
+            _ = self.consensus().failed() => return,
+        };
         tracing::error!("{why}");
         self.inner.condemned.send_replace(why);
         self.hand_over().await;

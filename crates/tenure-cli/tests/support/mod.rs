@@ -162,7 +162,9 @@ impl Server {
     /// Stops the server as an operator does.
     pub fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        assert!(!self.words().contains("was not sealed"), "a clean stop seals the log: {}", self.words());
+        status
     }
 
     /// Waits for a server that was told to stop.

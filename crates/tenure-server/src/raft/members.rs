@@ -80,7 +80,7 @@ impl Consensus {
             committed: index(metrics.cluster_committed),
             snapshot: index(metrics.snapshot),
             purged: index(metrics.purged),
-            log_bytes: self.store.bytes(),
+            log_bytes: self.extent.bytes(),
         }
     }
 

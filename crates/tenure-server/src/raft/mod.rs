@@ -47,7 +47,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::Store;
+use store::{Extent, Store};
 use tenure_core::Entry;
 use tenure_core::limits::RULES_MAX;
 use tokio::sync::{Mutex, oneshot, watch};
@@ -106,7 +106,7 @@ pub(crate) struct Consensus {
     replica: Arc<Replica>,
     book: Arc<Book>,
     reads: Reads,
-    store: Store,
+    extent: Extent,
     audits: Arc<Audits>,
     leading: watch::Receiver<Option<u64>>,
     members: watch::Receiver<()>,
@@ -150,16 +150,18 @@ impl Consensus {
         let (replica, book) = (machine.replica(), ground.book);
         let node = book.us().node;
         let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
-        let (seeds, kept) = (Arc::new(Seeds(AtomicU64::new(ground.entropy.draw()))), store.clone());
+        let seeds = Arc::new(Seeds(AtomicU64::new(ground.entropy.draw())));
+        let (extent, written) = (store.extent(), store.written());
         let start = Raft::new(node, config, Peers(book.clone()), store, machine);
         let raft = seeds.scope(start).await.map_err(failed)?;
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
-        tokio::spawn(take_snapshots(raft.clone(), kept.clone(), ground.tuning.snapshot_log_bytes));
+        let every_bytes = ground.tuning.snapshot_log_bytes;
+        tokio::spawn(take_snapshots(raft.clone(), (extent.clone(), written), every_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
         let consensus =
-            Self { raft, node, replica, book, reads, store: kept, audits, leading, members, incoming, seeds, sealed };
+            Self { raft, node, replica, book, reads, extent, audits, leading, members, incoming, seeds, sealed };
         if consensus.is_initialized().await && consensus.voters() == [node] {
             // Nobody else could be elected, so there is nothing to wait for.
             consensus.raft.trigger().elect(false).await.map_err(failed)?;
@@ -315,9 +317,13 @@ async fn follow(
 
 /// Takes a snapshot whenever the log has grown by so many bytes. The log before the last one goes, but for a tail that
 /// spares followers who are a little behind a snapshot.
-async fn take_snapshots(raft: Raft<Types, Machine>, store: Store, every_bytes: u64) {
+async fn take_snapshots(
+    raft: Raft<Types, Machine>,
+    (extent, mut written): (Extent, watch::Receiver<u64>),
+    every_bytes: u64,
+) {
     let mut taken_at = 0;
-    let (mut written, mut snapshots) = (store.written(), raft.data_metrics());
+    let mut snapshots = raft.data_metrics();
     let keep_bytes = KEPT_LOG_BYTES.min(every_bytes / 4);
     let mut purged = 0;
     loop {
@@ -329,7 +335,7 @@ async fn take_snapshots(raft: Raft<Types, Machine>, store: Store, every_bytes: u
             }
         }
         let covered = snapshots.borrow_watched().snapshot.map_or(0, |id| id.index());
-        let upto = covered.min(store.keep(keep_bytes).unwrap_or_default());
+        let upto = covered.min(extent.keep(keep_bytes).unwrap_or_default());
         if covered > purged && upto > 0 {
             purged = covered;
             if raft.trigger().purge_log(upto).await.is_err() {

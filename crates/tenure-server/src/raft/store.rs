@@ -110,14 +110,9 @@ impl Store {
         self.written.clone()
     }
 
-    /// What the entries that the log holds take on disk.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.tail().bytes
-    }
-
-    /// The last entry that the log can do without if it keeps so many bytes of entries.
-    pub(crate) fn keep(&self, bytes: u64) -> Option<u64> {
-        self.tail().keep(bytes)
+    /// How large the log is, for whoever must not keep it open.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { tail: self.tail.clone() }
     }
 
     pub(crate) fn purged(&self) -> Option<RaftLogId> {
@@ -137,6 +132,28 @@ impl Store {
         let (told, durable) = oneshot::channel();
         self.send(What::Record(record), Done::Told(told)).await?;
         durable.await.map_err(|_| io::Error::other("the log writer has stopped"))?
+    }
+}
+
+/// How large the log is. Unlike the store it does not keep the log from being sealed.
+#[derive(Clone)]
+pub(crate) struct Extent {
+    tail: Arc<Mutex<Tail>>,
+}
+
+impl Extent {
+    /// What the entries that the log holds take on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tail().bytes
+    }
+
+    /// The last entry that the log can do without if it keeps so many bytes of entries.
+    pub(crate) fn keep(&self, bytes: u64) -> Option<u64> {
+        self.tail().keep(bytes)
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        self.tail.lock().expect("nobody panics while holding the tail")
     }
 }
 
