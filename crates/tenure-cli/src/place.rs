@@ -61,6 +61,14 @@ pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
         let why = format!("{peer_listen} is beyond loopback, and nothing there would be encrypted or checked");
         return Err(usage(&why, "Listen on 127.0.0.1, or say --insecure if the network is trusted."));
     }
+    let is_anywhere = |listen: SocketAddr| listen.ip().is_unspecified();
+    let is_among_others = !peers.is_empty() || !settings.join.is_empty();
+    let says_nowhere = is_anywhere(settings.listen) && settings.advertise.is_empty()
+        || is_anywhere(peer_listen) && settings.peer_advertise.is_empty() && own.is_none();
+    if is_among_others && says_nowhere {
+        let next = "Say where others reach this node with --advertise and --peer-advertise HOST:PORT.";
+        return Err(usage("an address that means every interface tells others nothing", next));
+    }
     let election_timeout = duration(&settings.election_timeout).ok().filter(|t| ELECTION_TIMEOUTS.contains(t));
     let election_timeout = election_timeout.ok_or_else(|| {
         usage(&format!("{:?} is no election timeout", settings.election_timeout), "Say one from 100ms to 60s.")

@@ -485,3 +485,17 @@ async fn a_ttl_that_cannot_be_is_refused_and_the_lease_lives_on() {
     long.renew_for(TTL).await.unwrap();
     assert!(long.remaining() > LONG / 2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_given_up_while_the_server_was_away_can_be_asked_for_again() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let life = client.begin().ttl(LONG).begin().await.unwrap();
+    server.kill9();
+    let given_up = tokio::time::timeout(Duration::from_millis(100), life.claim("db").acquire()).await;
+    assert!(given_up.is_err(), "nobody is there to answer: {given_up:?}");
+    let _server = Server::start_at(directory.path(), &addr);
+    // Long before the lease is over, by which time nothing could be on its way.
+    let hold = soon("the same claim", life.claim("db").acquire()).await.unwrap();
+    assert!(hold.ensure().is_ok());
+}

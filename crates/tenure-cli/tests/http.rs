@@ -78,7 +78,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("AddMember", "post", "/v1/cluster/members"),
     ("RemoveMember", "delete", "/v1/cluster/members/{node}"),
     ("TransferLead", "post", "/v1/cluster/leader"),
-    ("Backup", "get", "/v1/cluster/backup"),
+    ("Backup", "post", "/v1/cluster/backup"),
 ];
 
 #[test]

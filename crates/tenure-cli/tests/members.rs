@@ -49,7 +49,7 @@ fn members(cluster: &Cluster, node: u64) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_grows_to_three_and_shrinks_again_under_load() {
+async fn one_node_grows_to_three_and_goes_on_without_the_first() {
     let mut cluster = alone(3).await;
     let client = cluster.client_of(1).await;
     let hold = client.lease("kept").ttl(Duration::from_secs(4)).acquire().await.unwrap();
@@ -70,7 +70,7 @@ async fn one_node_grows_to_three_and_shrinks_again_under_load() {
     let fence = acquire(&after, claim("new", 5_000, "bob", 600_000)).await.unwrap();
     assert!(fence > 200 && resources(&after).await.len() == 202);
     assert_eq!(members(&cluster, 2), ["2", "3"]);
-    assert!(hold.ensure().is_err() || !hold.remaining().is_zero(), "the holder knows by its own clock");
+    drop(hold);
     let refused = cluster.node(2).tenure(&["cluster", "remove", "7"]);
     assert!(!refused.status.success() && said(&refused).contains("node 7 is no member"), "{}", said(&refused));
 }
@@ -85,12 +85,21 @@ async fn a_wiped_node_is_not_its_old_self() {
     std::fs::remove_dir_all(cluster.directory(wiped)).unwrap();
     cluster.begin(wiped);
     cluster.node(wiped).until_said("waits to be admitted");
-    // Without the other one there is no majority: the wiped one gives no vote and takes no entry.
+    // Without the other one there is no majority: the wiped one takes no entry.
     cluster.kill9(other);
     let client = cluster.client_of(leader).await;
     let asked = acquire(&client, claim("split", 2, "ann", 600_000));
     let refused = soon("an answer", asked).await.expect_err("a wiped node must not count");
     assert!(matches!(refused.code(), Some(Code::NotLeader | Code::Unknown)), "{refused}");
+    // And it gives no vote: the leader starts anew, and is not elected by itself and the wiped one.
+    cluster.kill9(leader);
+    cluster.begin(leader);
+    let client = cluster.client_of_when_up(leader).await;
+    for _ in 0..20 {
+        let status = client.status(v1::StatusRequest {}).await.unwrap();
+        assert!(!status.leads, "{status:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     cluster.begin(other);
     cluster.leader_among(&[leader, other]).await;
     // It comes back as somebody new, once the old one was removed.
@@ -233,7 +242,7 @@ async fn a_damaged_backup_is_not_restored() {
         assert!(!refused.status.success() && said(&refused).contains("the backup"), "{at}: {}", said(&refused));
     }
     assert!(!home.path().join("new").join("identity").exists());
-    // Neither is one whose time is to come, unless somebody knows better.
+    // Nobody has to say a fence, but may.
     let below = tenure(&["cluster", "restore", &path("good.bak"), "--data-dir", &path("new"), "--fence-above", "0"]);
     assert!(below.status.success(), "a cluster that gave out nothing: {}", said(&below));
 }

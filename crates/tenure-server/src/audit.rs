@@ -1,10 +1,13 @@
 //! Whether the replicas are equal: now and then the leader marks an entry, every node notes the hash of its ledger after
-//! it, and they compare. A node that stands alone with what it has stops, and says so.
+//! it, and they compare. A node that a majority contradicts stops, and says so.
 
 use crate::limits::{AUDIT_SHARE, AUDITS_KEPT};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// How a ledger is hashed: it rises with every change of what a snapshot holds, because that is what is hashed.
+pub(crate) const HASH_VERSION: u32 = 1;
 
 /// The hash of a ledger after an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +56,30 @@ impl Audits {
     }
 }
 
-/// The entry after which our own hash is outvoted by those of the others; a leader is believed when it is one word against
-/// another.
-pub(crate) fn outvoted(ours: &[Hash], others: &[Vec<Hash>], we_lead: bool) -> Option<u64> {
-    let is_outvoted = |own: &&Hash| {
-        let theirs = others.iter().flatten().filter(|other| other.index == own.index);
-        let (same, different): (Vec<&Hash>, Vec<&Hash>) = theirs.partition(|other| other.hash == own.hash);
-        let with_us = same.len() + 1;
-        different.len() > with_us || different.len() == with_us && !we_lead
-    };
-    ours.iter().find(is_outvoted).map(|own| own.index)
+/// What the hashes of others say of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All that can be compared is equal.
+    Equal,
+    /// Somebody holds something else after this entry, and no majority says who is right.
+    Differs(u64),
+    /// More than half of the voters hold the same after this entry, and we do not.
+    Outvoted(u64),
+}
+
+pub(crate) fn judge(ours: &[Hash], others: &[Vec<Hash>], voters: usize) -> Verdict {
+    let mut verdict = Verdict::Equal;
+    for own in ours {
+        let theirs: Vec<u64> = others.iter().flatten().filter(|it| it.index == own.index).map(|it| it.hash).collect();
+        let agree = |hash: u64| theirs.iter().filter(|other| **other == hash).count();
+        let different = theirs.iter().copied().filter(|hash| *hash != own.hash);
+        match different.map(agree).max() {
+            Some(count) if 2 * count > voters => return Verdict::Outvoted(own.index),
+            Some(_) => verdict = Verdict::Differs(own.index),
+            None => {}
+        }
+    }
+    verdict
 }
 
 #[cfg(test)]
@@ -74,14 +91,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stands_alone_is_outvoted() {
+    fn only_a_majority_of_the_voters_outvotes_anybody() {
         let ours = [hash(10, 1), hash(20, 2)];
-        assert_eq!(outvoted(&ours, &[vec![hash(10, 1), hash(20, 2)], vec![hash(20, 2)]], false), None);
-        assert_eq!(outvoted(&ours, &[vec![hash(20, 9)], vec![hash(20, 9)]], true), Some(20));
-        assert_eq!(outvoted(&ours, &[vec![hash(20, 9)], vec![hash(20, 2)]], false), None, "the other one is wrong");
-        assert_eq!(outvoted(&ours, &[vec![hash(30, 9)], vec![]], false), None, "nothing to compare");
-        assert_eq!(outvoted(&ours, &[vec![hash(10, 9)]], false), Some(10), "one word against the leader's");
-        assert_eq!(outvoted(&ours, &[vec![hash(10, 9)]], true), None, "the leader's word");
+        let three = |others: &[Vec<Hash>]| judge(&ours, others, 3);
+        assert_eq!(three(&[vec![hash(10, 1), hash(20, 2)], vec![hash(20, 2)]]), Verdict::Equal);
+        assert_eq!(three(&[vec![hash(20, 9)], vec![hash(20, 9)]]), Verdict::Outvoted(20));
+        assert_eq!(three(&[vec![hash(20, 9)], vec![hash(20, 2)]]), Verdict::Differs(20), "the other one is wrong");
+        assert_eq!(three(&[vec![hash(20, 9)], vec![]]), Verdict::Differs(20), "one word against another");
+        assert_eq!(three(&[vec![hash(20, 9)], vec![hash(20, 8)]]), Verdict::Differs(20), "three words");
+        assert_eq!(three(&[vec![hash(30, 9)], vec![]]), Verdict::Equal, "nothing to compare");
+        assert_eq!(judge(&ours, &[vec![hash(10, 9)]], 2), Verdict::Differs(10));
     }
 
     #[test]

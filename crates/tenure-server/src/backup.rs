@@ -16,9 +16,9 @@ const MAGIC: &[u8; 8] = b"TENUREBK";
 const FORMAT: u32 = 1;
 const CHECKSUM_BYTES: usize = 4;
 
-/// More fences than any cluster gives out before its backup is copied, and as many a second as none gives out after.
+/// More fences than any cluster gives out before its backup is copied, and as many a millisecond as none gives out after: 2^20 a second.
 const FENCES_AT_ONCE: u64 = 1 << 36;
-const FENCES_A_SECOND: u64 = 1 << 20;
+const FENCES_A_MILLISECOND: u64 = (1_u64 << 20).div_ceil(1000);
 
 /// What a backup says of itself.
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -155,12 +155,15 @@ impl Since {
             Some(said) if said < last => Err(CannotRestore::Fence { said, given: last }),
             Some(said) => Ok(said),
             None if self.now_ms <= self.copied_ms => Err(CannotRestore::Clock),
-            None => {
-                let seconds = (self.now_ms - self.copied_ms).div_ceil(1000);
-                let fences = seconds.checked_mul(FENCES_A_SECOND).and_then(|more| more.checked_add(FENCES_AT_ONCE));
-                fences.and_then(|fences| fences.checked_add(last)).ok_or(CannotRestore::Bounds)
-            }
+            None => self.steps().and_then(|steps| steps.checked_add(last)).ok_or(CannotRestore::Bounds),
         }
+    }
+
+    /// More than any cluster counts between the copy and now. Two copies of one cluster, made anew one after the other, are
+    /// apart by the time between them.
+    fn steps(self) -> Option<u64> {
+        let passed_ms = self.now_ms.saturating_sub(self.copied_ms);
+        passed_ms.checked_mul(FENCES_A_MILLISECOND)?.checked_add(FENCES_AT_ONCE)
     }
 }
 
@@ -185,9 +188,10 @@ pub async fn restore(copied: Copied, ground: Ground<'_>) -> Result<Restored, Can
         return Err(CannotRestore::InUse);
     }
     let Copied { mut ledger, wall_ms } = copied;
-    let fence = Since { copied_ms: wall_ms, now_ms, fence_above }.fence(ledger.last_fence())?;
-    // No revision is given out without a fence or a change beside it, so they move on as far.
-    let revisions = fence - ledger.last_fence();
+    let since = Since { copied_ms: wall_ms, now_ms, fence_above };
+    let fence = since.fence(ledger.last_fence())?;
+    // Revisions move on by the time alone: nobody knows how many there were.
+    let revisions = since.steps().ok_or(CannotRestore::Bounds)?;
     if !ledger.begin_anew(fence, revisions) {
         return Err(CannotRestore::Bounds);
     }
@@ -222,8 +226,11 @@ mod tests {
 
     #[test]
     fn fences_move_on_with_the_time_since_the_copy() {
-        assert_eq!(since(1_000, 1_001, None).fence(7).unwrap(), 7 + (1 << 36) + (1 << 20));
-        assert_eq!(since(0, 3_600_000, None).fence(0).unwrap(), (1 << 36) + 3_600 * (1 << 20));
+        let an_hour = since(0, 3_600_000, None).fence(0).unwrap();
+        assert!(an_hour >= (1 << 36) + 3_600 * (1 << 20));
+        assert!(since(1_000, 1_002, None).fence(7).unwrap() > since(1_000, 1_001, None).fence(7).unwrap() + 1_000);
+        assert!(since(1_000, 1_001, None).fence(7).unwrap() > 7 + (1 << 36));
+        assert_eq!(since(1_000, 900, Some(12)).steps(), Some(1 << 36), "revisions move on without a clock, too");
         assert!(matches!(since(1_000, 1_000, None).fence(7), Err(CannotRestore::Clock)));
         assert!(matches!(since(1_000, 999, None).fence(7), Err(CannotRestore::Clock)));
         assert_eq!(since(1_000, 999, Some(12)).fence(7).unwrap(), 12);

@@ -209,3 +209,12 @@ pub(crate) const AUDITS_KEPT: usize = 16;
 
 /// How often a change of the members is tried, a tick apart, while the leader has not heard from a majority.
 pub(crate) const CHANGE_TRIES: u32 = 25;
+
+/// How long a node that is to take the lead may take to answer, before another one is asked.
+pub(crate) const HAND_OVER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The longest pause before a peer that does not answer is tried again.
+pub(crate) const PEER_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How far a term may be ahead of the newest that a node knows: more elections than there can be while it is away.
+pub(crate) const TERM_LEAP_MAX: u64 = 1 << 40;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tenure_api::v1;
 use tenure_core::limits::RULES_MAX;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, oneshot, watch};
 use tracing::Instrument;
 
 /// What a node stands on: clock, randomness, disk, and where work that blocks is done.
@@ -55,6 +55,10 @@ pub struct Node {
 
 struct Inner {
     disk: SharedDisk,
+    /// One at a time decides which cluster this node belongs to.
+    adopting: Mutex<()>,
+    /// Backups are large: one is made at a time.
+    backing_up: Mutex<()>,
     workers: Workers,
     place: Place,
     counter: Counter,
@@ -134,6 +138,8 @@ impl Node {
         let begin = place.begin.clone();
         let inner = Inner {
             disk,
+            adopting: Mutex::default(),
+            backing_up: Mutex::default(),
             workers,
             place,
             counter,
@@ -154,9 +160,17 @@ impl Node {
                 begin => drop(tokio::spawn(node.clone().begin(begin))),
             }
         }
-        tokio::spawn(announce(node.clone()));
+        tokio::spawn(node.clone().announced());
         tokio::spawn(node.clone().judge(tuning.audit_interval));
         Ok((node, Opened { torn }))
+    }
+
+    /// Lets the others know where this node is, until it stops.
+    async fn announced(self) {
+        tokio::select! {
+            () = announce(self.clone()) => {}
+            _ = self.consensus().failed() => {}
+        }
     }
 
     /// Becomes part of a cluster, unless the node stops before.
@@ -199,12 +213,15 @@ impl Node {
         self.inner.entropy.draw()
     }
 
-    /// Belongs to a cluster from now on, also after a restart.
-    pub(crate) async fn adopt(&self, cluster: u64) -> io::Result<()> {
-        let identity = Identity { cluster, ..self.identity() };
-        identity.write(&self.inner.disk).await?;
-        self.consensus().book().adopted(cluster);
-        Ok(())
+    /// Belongs to a cluster from now on, also after a restart. False: it belongs to another one.
+    pub(crate) async fn adopt(&self, cluster: u64) -> io::Result<bool> {
+        let _alone = self.inner.adopting.lock().await;
+        let identity = self.identity();
+        if identity.cluster == 0 && cluster != 0 {
+            Identity { cluster, ..identity }.write(&self.inner.disk).await?;
+            self.consensus().book().adopted(cluster);
+        }
+        Ok(self.identity().cluster == cluster)
     }
 
     /// Whether the log still answers. That nobody leads is an answer.
@@ -269,8 +286,8 @@ impl Node {
         match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
             Ok(Tell::Forward(reply)) => {
                 let response = v1::Response::decode(reply.response).map_err(|_| Unready::Unknown)?;
-                self.catch_up(reply.applied).await;
-                Ok(response)
+                // Whoever asks here next would not see it otherwise.
+                if self.catch_up(reply.applied).await { Ok(response) } else { Err(Unready::Unknown) }
             }
             // Whoever is not there, or is not meant, has done nothing.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
@@ -298,7 +315,7 @@ impl Node {
         match certain.ok().flatten() {
             Some(now) => {
                 let now = self.service_time().or(now);
-                Ok(self.read_stale(|ledger| look(ledger, now.unwrap_or(ledger.now()))))
+                Ok(self.read_stale(|ledger| look(ledger, now.unwrap_or_default().max(ledger.now()))))
             }
             None => Err(Unready::NotLeader { leader: self.consensus().leader_address() }),
         }
@@ -318,9 +335,9 @@ impl Node {
         }
     }
 
-    /// Returns when this node has applied an entry of the log, or after a while.
-    pub(crate) async fn catch_up(&self, index: u64) {
-        let _ = tokio::time::timeout(READ_TIMEOUT, self.replica().reached(index)).await;
+    /// Returns when this node has applied an entry of the log. False: not in a while.
+    async fn catch_up(&self, index: u64) -> bool {
+        tokio::time::timeout(READ_TIMEOUT, self.replica().reached(index)).await.unwrap_or(false)
     }
 
     /// Looks at this node's own copy of the ledger, which may be behind.
@@ -394,11 +411,13 @@ impl Node {
 
     /// A backup of everything that was acknowledged before the call. It is encoded beside the node's own work.
     pub async fn backup(&self) -> Result<Vec<u8>, Unready> {
-        let ledger = self.read(|ledger, _| ledger.clone()).await?;
+        let _alone = self.inner.backing_up.lock().await;
+        self.read(|_, _| ()).await?;
+        let (ledger, index) = self.replica().read(|ledger, applied| (ledger.clone(), applied));
         let about = About {
             cluster: self.identity().cluster,
             wall_ms: self.inner.clock.wall_ms(),
-            index: self.status().applied,
+            index,
             fence: ledger.last_fence(),
             revision: ledger.revision().0,
             leases: ledger.lease_count() as u64,

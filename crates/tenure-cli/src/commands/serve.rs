@@ -102,7 +102,7 @@ async fn run(
         Served::Failed(why) => Err(Failure::new(
             "the server has stopped itself",
             &why,
-            "Everything acknowledged is on disk. Mend the disk or free some space, and start it again.",
+            "Everything acknowledged is on disk. See When things break in docs/operating.md.",
         )),
     }
 }
@@ -129,12 +129,16 @@ async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, 
 }
 
 fn place(plan: Plan, listener: &TcpListener, peers: Option<&TcpListener>) -> Place {
-    let bound = |listener: &TcpListener| listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+    // Whoever listens on every interface has not said where it is.
+    let bound = |listener: &TcpListener| match listener.local_addr() {
+        Ok(address) if !address.ip().is_unspecified() => address.to_string(),
+        _ => String::new(),
+    };
     let client_addr = plan.advertise.unwrap_or_else(|| bound(listener));
     Place {
         node: plan.node,
         peer_addr: peers.map(|peers| plan.peer_advertise.unwrap_or_else(|| bound(peers))).unwrap_or_default(),
-        client_addr: format!("http://{client_addr}"),
+        client_addr: if client_addr.is_empty() { client_addr } else { format!("http://{client_addr}") },
         begin: plan.begin,
         election_timeout: plan.election_timeout,
     }

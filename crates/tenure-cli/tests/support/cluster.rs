@@ -185,6 +185,18 @@ impl Cluster {
         Client::connect(&format!("http://{}", self.plans[&node].client)).await.unwrap()
     }
 
+    /// The same, of one that has just begun.
+    pub async fn client_of_when_up(&self, node: u64) -> Client {
+        let start = Instant::now();
+        loop {
+            match Client::connect(&format!("http://{}", self.plans[&node].client)).await {
+                Ok(client) => return client,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "{error}"),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+
     pub async fn status(&self, node: u64) -> Option<v1::StatusReply> {
         self.nodes.get(&node)?;
         let address = format!("http://{}", self.plans[&node].client);

@@ -9,6 +9,7 @@ use crate::peers::v1::question::Body as Ask;
 use crate::raft::Member;
 use futures::future::join_all;
 use std::collections::BTreeMap;
+use std::io;
 
 /// A node that belongs to no cluster yet.
 pub(crate) struct Beginning {
@@ -109,12 +110,14 @@ impl Beginning {
         }
     }
 
-    async fn form(&self, others: BTreeMap<u64, (u64, Member)>) -> std::io::Result<()> {
+    async fn form(&self, others: BTreeMap<u64, (u64, Member)>) -> io::Result<()> {
         let node = &self.node;
         // A start that was cut short may have drawn the cluster's number already.
         let drawn = others.values().map(|(cluster, _)| *cluster).chain([node.identity().cluster]).find(|id| *id != 0);
         let cluster = drawn.unwrap_or_else(|| node.draw_number());
-        node.adopt(cluster).await?;
+        if !node.adopt(cluster).await? {
+            return Err(io::Error::other("this node belongs to another cluster"));
+        }
         let book = node.consensus().book();
         for (id, (_, member)) in &others {
             let adopt = Ask::Adopt(v1::Adopt { cluster });

@@ -16,15 +16,9 @@ pub enum CannotChange {
     /// It makes no sense here.
     #[error("{0}")]
     Refused(String),
-    /// Nobody leads, or the leader does not answer.
+    /// Nobody leads; nothing was changed.
     #[error("{0}")]
     NotNow(String),
-}
-
-impl CannotChange {
-    fn not_now(error: impl std::fmt::Display) -> Self {
-        Self::NotNow(error.to_string())
-    }
 }
 
 impl Node {
@@ -38,7 +32,9 @@ impl Node {
                 match self.consensus().book().ask(leader, ask, patience).await {
                     Ok(_) => Ok(()),
                     Err(error) if error.kind() == io::ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
-                    Err(error) => Err(CannotChange::not_now(error)),
+                    Err(error) => Err(CannotChange::Refused(format!(
+                        "the leader did not answer ({error}); whether it was done is not known; look at the members"
+                    ))),
                 }
             }
             None => Err(CannotChange::NotNow("no node leads at the moment; nothing was changed; ask again".into())),
@@ -63,10 +59,15 @@ impl Node {
         if self.consensus().book().members().len() >= PEERS_MAX {
             return Err(CannotChange::Refused(format!("a cluster has at most {PEERS_MAX} nodes; nothing was changed")));
         }
+        if self.member().peer_addr.is_empty() {
+            let text =
+                "the leader does not say where peers reach it; nothing was changed. Start it with --peer-advertise";
+            return Err(CannotChange::Refused(text.into()));
+        }
         let book = self.consensus().book();
         let hello = book.ask_at(address, (0, 0), Ask::Hello(v1::Hello {}), PEER_PATIENCE_SHORT).await;
         let hello = hello.map_err(|error| {
-            CannotChange::NotNow(format!(
+            CannotChange::Refused(format!(
                 "no node answers at {address} ({error}); nothing was changed. Start it first, with \
                  tenure serve --node-id {id} --join {}",
                 self.member().peer_addr
@@ -99,7 +100,8 @@ impl Node {
         }
         let adopt = Ask::Adopt(v1::Adopt { cluster: ours });
         let adopted = book.ask_at(address, (id, member.incarnation), adopt, PEER_PATIENCE_SHORT).await;
-        adopted.map_err(CannotChange::not_now)?;
+        adopted
+            .map_err(|error| CannotChange::Refused(format!("node {id} did not join: {error}; nothing was changed")))?;
         self.consensus().admit(id, member, CATCH_UP_TIMEOUT).await.map_err(CannotChange::Refused)
     }
 
@@ -128,9 +130,14 @@ impl Node {
         if !self.consensus().voters().contains(&id) {
             return Err(CannotChange::Refused(format!("node {id} is no voter; nothing was changed")));
         }
+        // A leader that hands over stops leading, so whoever is to lead must be there and have the log.
+        let hello = Ask::Hello(v1::Hello {});
+        if id != self.identity().node && self.consensus().book().ask(id, hello, PEER_PATIENCE_SHORT).await.is_err() {
+            return Err(CannotChange::Refused(format!("node {id} does not answer; nothing was changed")));
+        }
         match self.consensus().transfer(id).await {
             true => Ok(()),
-            false => Err(CannotChange::NotNow(format!("node {id} did not take the lead; nothing was changed"))),
+            false => Err(CannotChange::Refused(format!("node {id} did not take the lead; look who leads"))),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! made before the client has taken the one before.
 
 use super::look::Page;
+use super::unready;
 use crate::limits::{WATCH_EVENTS_MAX, WATCH_PREFIXES_MAX};
 use crate::node::Node;
 use tenure_api::v1::{Cursor, Failure, WatchReply, WatchRequest};
@@ -34,8 +35,12 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
         None => (node.read_stale(Ledger::revision), u32::MAX),
     };
     // A place that another node told may be ahead of this one, which only has to catch up.
-    if node.read_stale(|ledger| at.0 > ledger.revision()) {
-        let _ = node.read(|_, _| ()).await;
+    if node.read_stale(|ledger| at.0 > ledger.revision())
+        && let Err(not_yet) = node.read(|_, _| ()).await
+    {
+        // Whoever watches goes elsewhere then, or comes again. That nobody listens any longer is no matter.
+        let _ = replies.send(Err(unready(&not_yet))).await;
+        return;
     }
     // The first reply tells where the watch stands, so that it can be resumed before anything happens.
     let mut told = false;

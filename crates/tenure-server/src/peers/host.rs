@@ -7,15 +7,17 @@ use super::v1::{
     Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, Forward, ForwardReply, HelloReply, Question,
     ReadIndexReply,
 };
-use crate::audit::Hash;
+use crate::audit::{HASH_VERSION, Hash};
 use crate::cluster::CannotChange;
 use crate::doors::Desk;
 use crate::node::Node;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use prost::Message;
 use std::future::ready;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use tenure_api::v1 as treaty;
 
 /// Answers peers.
@@ -68,6 +70,9 @@ impl Host {
             return Err(Refused::No("the question says nothing".into()));
         };
         self.check(&envelope, matches!(ask, Ask::Hello(_) | Ask::Adopt(_)))?;
+        if !self.node.is_alive().await {
+            return Err(Refused::Stopped);
+        }
         let log = self.node.consensus();
         let tell = match ask {
             Ask::Hello(_) => Tell::Hello(self.hello().await),
@@ -88,7 +93,8 @@ impl Host {
             }
             Ask::Audit(_) => {
                 let told = |noted: Hash| v1::Hash { index: noted.index, hash: noted.hash };
-                Tell::Audit(v1::AuditReply { hashes: log.audits().hashes().into_iter().map(told).collect() })
+                let hashes = log.audits().hashes().into_iter().map(told).collect();
+                Tell::Audit(v1::AuditReply { hashes, version: HASH_VERSION })
             }
         };
         Ok(Answer { body: Some(tell) })
@@ -99,15 +105,22 @@ impl Host {
         &self,
         requests: impl Stream<Item = AppendRequest> + Send + 'static,
     ) -> BoxStream<'static, Result<AppendReply, Refused>> {
-        let host = self.clone();
+        let (host, refused) = (self.clone(), Arc::new(Mutex::new(None)));
+        let why = refused.clone();
         let meant = requests.take_while(move |request| {
-            let checked = request.envelope.as_ref().map(|envelope| host.check(envelope, false));
-            if let Some(Err(refused)) = &checked {
-                tracing::debug!(%refused, "entries were not taken");
-            }
-            ready(matches!(checked, Some(Ok(()))))
+            let nameless = || Refused::No("the entries do not say whom they are for".into());
+            let checked = request.envelope.as_ref().ok_or_else(nameless).and_then(|it| host.check(it, false));
+            let is_meant = checked.is_ok();
+            *why.lock().unwrap_or_else(PoisonError::into_inner) = checked.err();
+            ready(is_meant)
         });
-        self.node.consensus().answer_append(meant).map(|reply| reply.map_err(Refused::from)).boxed()
+        let replies = self.node.consensus().answer_append(meant).map(|reply| reply.map_err(Refused::from));
+        // The leader must hear that it was refused: silence would look like entries that are still on their way.
+        let last = stream::poll_fn(move |_| {
+            let why = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+            Poll::Ready(why.map(Err))
+        });
+        replies.chain(last).boxed()
     }
 
     /// A node that was wiped is not its old self: it neither votes nor takes entries in its name.
@@ -139,25 +152,21 @@ impl Host {
 
     async fn hello(&self) -> HelloReply {
         let (identity, log) = (self.node.identity(), self.node.consensus());
-        let leader = log.leader().and_then(|leader| log.book().member(leader));
         HelloReply {
             cluster: identity.cluster,
             member: Some(self.node.member().told_as(identity.node)),
             is_initialized: log.is_initialized().await,
-            leader_peer_addr: leader.map(|leader| leader.peer_addr).unwrap_or_default(),
         }
     }
 
     async fn adopt(&self, adopt: Adopt) -> Result<Tell, Refused> {
-        let ours = self.node.identity().cluster;
-        if ours == adopt.cluster {
-            return Ok(Tell::Done(Done {}));
+        match self.node.adopt(adopt.cluster).await? {
+            true => Ok(Tell::Done(Done {})),
+            false => {
+                let ours = self.node.identity().cluster;
+                Err(Refused::No(format!("this node belongs to another cluster ({ours:016x})")))
+            }
         }
-        if ours != 0 || adopt.cluster == 0 {
-            return Err(Refused::No(format!("this node belongs to another cluster ({ours:016x})")));
-        }
-        self.node.adopt(adopt.cluster).await?;
-        Ok(Tell::Done(Done {}))
     }
 
     async fn read_index(&self) -> Result<ReadIndexReply, Refused> {

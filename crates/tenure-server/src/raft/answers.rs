@@ -3,7 +3,7 @@
 use super::types::decode_meta;
 use super::wire::{read_append, read_ballot, read_transfer, read_vote, write_appended, write_ballot_reply, write_vote};
 use super::{Consensus, machine};
-use crate::limits::{APPENDS_MAX, SNAPSHOT_BYTES_MAX};
+use crate::limits::{APPENDS_MAX, SNAPSHOT_BYTES_MAX, TERM_LEAP_MAX};
 use crate::peers::v1;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
@@ -55,7 +55,17 @@ impl Incoming {
 }
 
 impl Consensus {
+    /// No election makes a term leap: a vote that would is a fault, and would leave no terms for later.
+    fn check_term(&self, vote: Option<v1::Vote>) -> io::Result<()> {
+        let known = self.standing().term;
+        match vote {
+            Some(vote) if vote.term > known.saturating_add(TERM_LEAP_MAX) => Err(bad("the term of a vote leaps")),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) async fn answer_vote(&self, request: &v1::VoteRequest) -> io::Result<v1::VoteReply> {
+        self.check_term(request.vote)?;
         let reply = self.seeds.scope(self.raft.vote(read_ballot(request)?)).await.map_err(io::Error::other)?;
         Ok(write_ballot_reply(&reply))
     }
@@ -96,6 +106,7 @@ impl Consensus {
     }
 
     pub(crate) async fn answer_snapshot(&self, part: v1::SnapshotPart) -> io::Result<v1::SnapshotReply> {
+        self.check_term(part.vote)?;
         let vote = read_vote(part.vote)?;
         let whole = {
             let mut incoming = self.incoming.lock().await;

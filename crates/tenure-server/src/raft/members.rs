@@ -2,7 +2,9 @@
 
 use super::Consensus;
 use super::types::{Member, RaftLogId};
-use crate::limits::{CHANGE_TRIES, TICK, TRANSFER_TIMEOUT};
+use crate::limits::{CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
+use crate::peers::v1;
+use crate::peers::v1::question::Body as Ask;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
@@ -157,9 +159,16 @@ impl Consensus {
             return;
         }
         let voters = self.voters();
-        let furthest = self.matched().into_iter().filter(|(node, _)| *node != self.node && voters.contains(node));
-        if let Some((node, _)) = furthest.max_by_key(|(_, matched)| *matched) {
-            self.transfer(node).await;
+        let others = self.matched().into_iter().filter(|(node, _)| *node != self.node && voters.contains(node));
+        let mut others: Vec<(u64, u64)> = others.collect();
+        others.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
+        for (node, _) in others {
+            // One that is not there would leave the cluster without a leader for longer than a plain stop.
+            let hello = Ask::Hello(v1::Hello {});
+            if self.book.ask(node, hello, HAND_OVER_PATIENCE).await.is_ok() {
+                self.transfer(node).await;
+                return;
+            }
         }
     }
 

@@ -51,7 +51,7 @@ use store::{Extent, Store};
 use tenure_core::Entry;
 use tenure_core::limits::RULES_MAX;
 use tokio::sync::{Mutex, oneshot, watch};
-use types::{Proposal, Types};
+use types::{Proposal, RaftLogId, Types};
 
 /// What became of a proposal that was not applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,12 +141,7 @@ impl Consensus {
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
         let (store, sealed) = Store::start(log, recovered, mark, ground.workers, ground.metrics)?;
-        let snapshot = machine.applied().map_or(0, |id| id.index());
-        if let Some(purged) = store.purged()
-            && purged.index() > snapshot
-        {
-            return Err(OpenError::Gap { purged: purged.index(), snapshot });
-        }
+        check_gap(store.purged(), machine.applied())?;
         let (replica, book) = (machine.replica(), ground.book);
         let node = book.us().node;
         let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
@@ -157,7 +152,7 @@ impl Consensus {
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
         let every_bytes = ground.tuning.snapshot_log_bytes;
-        tokio::spawn(take_snapshots(raft.clone(), (extent.clone(), written), every_bytes));
+        tokio::spawn(take_snapshots(raft.clone(), book.clone(), (extent.clone(), written), every_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
         let consensus =
@@ -259,13 +254,22 @@ impl Consensus {
     }
 }
 
+/// Everything that the log no longer has must be in the snapshot.
+fn check_gap(purged: Option<RaftLogId>, applied: Option<RaftLogId>) -> Result<(), OpenError> {
+    let snapshot = applied.map_or(0, |id| id.index());
+    match purged {
+        Some(purged) if purged.index() > snapshot => Err(OpenError::Gap { purged: purged.index(), snapshot }),
+        _ => Ok(()),
+    }
+}
+
 fn failed(error: impl std::fmt::Display) -> OpenError {
     OpenError::Start(error.to_string())
 }
 
 fn config(tuning: Tuning, election_timeout: Duration) -> Result<Config, OpenError> {
-    // A follower waits for its leader's lease, which is the maximum, and then for a time by lot between the two: for one to
-    // one and a half timeouts in all.
+    // A follower waits for its leader's lease, which is the maximum, and then for a time by lot between the two: for 1.25
+    // to 1.5 timeouts in all.
     let timeout_ms = u64::try_from(election_timeout.as_millis()).map_err(failed)?;
     let (election_timeout_min, election_timeout_max) = (timeout_ms / 2, timeout_ms * 3 / 4);
     Config {
@@ -319,6 +323,7 @@ async fn follow(
 /// spares followers who are a little behind a snapshot.
 async fn take_snapshots(
     raft: Raft<Types, Machine>,
+    book: Arc<Book>,
     (extent, mut written): (Extent, watch::Receiver<u64>),
     every_bytes: u64,
 ) {
@@ -335,10 +340,10 @@ async fn take_snapshots(
             }
         }
         let covered = snapshots.borrow_watched().snapshot.map_or(0, |id| id.index());
-        let upto = covered.min(extent.keep(keep_bytes).unwrap_or_default());
-        if covered > purged && upto > 0 {
+        if covered > purged && !book.is_sending() {
             purged = covered;
-            if raft.trigger().purge_log(upto).await.is_err() {
+            let upto = covered.min(extent.keep(keep_bytes).unwrap_or_default());
+            if upto > 0 && raft.trigger().purge_log(upto).await.is_err() {
                 return;
             }
         }

@@ -4,7 +4,7 @@ use super::types::{Member, RaftVote, Types, encode_meta};
 use super::wire::{
     read_appended, read_ballot_reply, read_vote, write_append, write_ballot, write_transfer, write_vote,
 };
-use crate::limits::{SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
+use crate::limits::{PEER_PAUSE_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::{Network, v1};
@@ -13,7 +13,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
@@ -24,9 +24,13 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+/// The pause after the first failure.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
 /// Who we are to others, and where they are.
 pub(crate) struct Book {
     network: Arc<dyn Network>,
+    sending: Arc<()>,
     us: RwLock<Us>,
     members: RwLock<BTreeMap<u64, Member>>,
 }
@@ -41,7 +45,7 @@ pub(crate) struct Us {
 
 impl Book {
     pub(crate) fn new(network: Arc<dyn Network>, us: Us) -> Self {
-        Self { network, us: RwLock::new(us), members: RwLock::default() }
+        Self { network, sending: Arc::default(), us: RwLock::new(us), members: RwLock::default() }
     }
 
     pub(crate) fn us(&self) -> Us {
@@ -64,6 +68,16 @@ impl Book {
 
     pub(super) fn update(&self, members: BTreeMap<u64, Member>) {
         *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// A snapshot is on its way for as long as what is returned is kept.
+    fn sending(&self) -> Arc<()> {
+        self.sending.clone()
+    }
+
+    /// Whether snapshots are on their way: the log after them is needed.
+    pub(super) fn is_sending(&self) -> bool {
+        Arc::strong_count(&self.sending) > 1
     }
 
     /// Asks a member, by its place in the membership.
@@ -155,7 +169,6 @@ impl Way {
             let Tell::Snapshot(reply) = self.ask(Ask::Snapshot(part), patience).await? else {
                 return Err(beside_the_point());
             };
-            // A receiver that has seen a later leadership says so at once.
             if reply.vote.is_some() {
                 return read_vote(reply.vote);
             }
@@ -247,6 +260,7 @@ impl RaftNetworkV2<Types> for Way {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let meta = encode_meta(snapshot.meta.last_log_id, &snapshot.meta.last_membership);
+        let _sending = self.book.sending();
         tokio::select! {
             sent = self.send_parts(&vote, meta.into(), &snapshot.snapshot) => match sent {
                 Ok(vote) => Ok(SnapshotResponse::new(vote)),
@@ -254,6 +268,12 @@ impl RaftNetworkV2<Types> for Way {
             },
             closed = cancel => Err(StreamingError::Closed(closed)),
         }
+    }
+
+    /// A peer that is away is tried again after a pause that grows: each try of a snapshot reads all of it.
+    fn backoff(&self) -> Option<Backoff> {
+        let pauses = (0..).map(|tries: u32| PAUSE_MIN.saturating_mul(1 << tries.min(8)).min(PEER_PAUSE_MAX));
+        Some(Backoff::new(pauses))
     }
 
     async fn transfer_leader(

@@ -1,11 +1,11 @@
 //! The log and the snapshot of a node that does not run: what is left in them, and a snapshot where nothing was.
 
-use super::OpenError;
 use super::log::{Log, LogOptions};
 use super::machine::Machine;
 use super::mark::Mark;
 use super::shelf::{Shelf, Snapshot};
-use super::types::{Member, Membership, RaftLogId, StoredMembership, decode_entry, encode_meta};
+use super::types::{Member, Membership, RaftLogId, StoredMembership, decode_entry, decode_log_id, encode_meta};
+use super::{OpenError, check_gap};
 use crate::disk::SharedDisk;
 use crate::workers::Workers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ impl Remains {
         let mark = Mark::new(disk.clone());
         let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
         let (log, recovered) = Log::open(disk, options).await?;
+        let purged = recovered.purged.as_ref().map(|purged| decode_log_id(&purged.log_id)).transpose()?;
+        check_gap(purged, machine.applied())?;
         let reader = log.reader();
         let after = machine.applied().map_or(0, |id| id.index() + 1);
         for location in recovered.entries.iter().filter(|location| location.index >= after) {

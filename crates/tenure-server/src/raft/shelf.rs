@@ -3,13 +3,16 @@
 use crate::disk::SharedDisk;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: &[u8; 8] = b"TENURESN";
 const FORMAT: u32 = 1;
-const TEMPORARY: &str = "snapshot.tmp";
 /// Magic, format, length of the meta, length of the body.
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8;
 const CHECKSUM_BYTES: usize = 4;
+
+/// Numbers the files that are not whole yet.
+static SAVES: AtomicU64 = AtomicU64::new(0);
 
 /// A snapshot: what the log before it came to.
 #[derive(Clone, Debug)]
@@ -44,7 +47,9 @@ impl Shelf {
     /// Puts a snapshot of everything up to `index` in place of all others. It is durable when this returns.
     pub(crate) async fn save(&self, index: u64, snapshot: &Snapshot) -> io::Result<()> {
         let name = format!("snapshot-{index:020}.snap");
-        let mut file = self.disk.create(TEMPORARY)?;
+        // A snapshot may come from the leader while one is being made: each has a file of its own until it is whole.
+        let temporary = format!("snapshot-{index:020}.{}.tmp", SAVES.fetch_add(1, Ordering::Relaxed));
+        let mut file = self.disk.create(&temporary)?;
         let mut checksum = crc32fast::Hasher::new();
         for piece in [&header(snapshot)[..], &snapshot.meta, &snapshot.body] {
             checksum.update(piece);
@@ -53,11 +58,15 @@ impl Shelf {
         file.append(&checksum.finalize().to_le_bytes())?;
         file.sync().await?;
         drop(file);
-        self.disk.rename(TEMPORARY, &name)?;
+        self.disk.rename(&temporary, &name)?;
         self.disk.sync_dir()?;
         for old in self.names()? {
             if old < name {
-                self.disk.remove(&old)?;
+                match self.disk.remove(&old) {
+                    // Whoever saved a newer one meanwhile has removed it.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed?,
+                }
             }
         }
         Ok(())

@@ -194,7 +194,7 @@ impl Keeper {
                 let Some(errand) = self.errands.remove(&id) else { return };
                 if errand.asks > 1 || errand.has_waited {
                     // An earlier attempt may have got a part of it.
-                    self.leave(&errand, now);
+                    self.leave(id, &errand, now);
                 }
                 let has_waited_out = code == Some(Code::NoClaim) && errand.has_waited;
                 let error = if has_waited_out { Error::WaitedOut } else { failure.into() };

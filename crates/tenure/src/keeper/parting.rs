@@ -29,8 +29,8 @@ pub(super) struct Parting {
     until: BootTime,
     next: BootTime,
     pause: Duration,
-    /// Whether the server has ever heard of it is not known.
-    is_unsure: bool,
+    /// The errand whose request may still be on its way, so that the server may hear of it later than of this.
+    asked_by: Option<u64>,
     reply: Option<oneshot::Sender<Result<(), Error>>>,
 }
 
@@ -93,27 +93,27 @@ impl Keeper {
         }
         fate.lose(Loss::GivenBack);
         let until = fate.safe_until().max(now + TELL_MIN);
-        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure: false, reply });
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, asked_by: None, reply });
     }
 
     /// Somebody does not wait any longer for what it asked for.
-    pub(super) fn forget(&mut self, errand: u64, now: BootTime) {
-        if let Some(errand) = self.errands.remove(&errand) {
-            self.leave(&errand, now);
+    pub(super) fn forget(&mut self, id: u64, now: BootTime) {
+        if let Some(errand) = self.errands.remove(&id) {
+            self.leave(id, &errand, now);
         }
     }
 
     /// Its time is over.
-    pub(super) fn give_up(&mut self, errand: u64, now: BootTime) {
-        let Some(mut errand) = self.errands.remove(&errand) else { return };
-        self.leave(&errand, now);
+    pub(super) fn give_up(&mut self, id: u64, now: BootTime) {
+        let Some(mut errand) = self.errands.remove(&id) else { return };
+        self.leave(id, &errand, now);
         let why = errand.given_up();
         // Nobody may be there any longer.
         let _ = errand.reply.send(Err(why));
     }
 
     /// Takes back what may have been asked for.
-    pub(super) fn leave(&mut self, errand: &Errand, now: BootTime) {
+    pub(super) fn leave(&mut self, id: u64, errand: &Errand, now: BootTime) {
         if errand.first_sent.is_none() {
             return;
         }
@@ -125,15 +125,15 @@ impl Keeper {
         } else {
             LetGo::Line { lease, resources: errand.resources() }
         };
-        let is_unsure = matches!(errand.stage, Stage::Asked);
+        let asked_by = matches!(errand.stage, Stage::Asked).then_some(id);
         let until = now + ttl.max(TELL_MIN);
-        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure, reply: None });
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, asked_by, reply: None });
     }
 
     /// Something came that nobody waits for any longer.
     pub(super) fn send_back(&mut self, what: LetGo, now: BootTime) {
         let until = now + UNKNOWN_TTL;
-        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, is_unsure: false, reply: None });
+        self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, asked_by: None, reply: None });
     }
 
     fn begin_parting(&mut self, parting: Parting) {
@@ -167,12 +167,21 @@ impl Keeper {
     /// The server has heard it.
     pub(super) fn parted(&mut self, id: u64, refused: Option<v1::Failure>, now: BootTime) {
         let Some(parting) = self.partings.get_mut(&id) else { return };
+        let pending = &self.pending;
+        let is_on_its_way = |errand: u64| {
+            let mut whats = pending.values().map(|pending| &pending.what);
+            whats.any(|what| matches!(what, What::Errand { errand: other, .. } if *other == errand))
+        };
         let outcome = match refused {
             None => Ok(()),
             Some(failure) => match code_of(&failure) {
                 _ if is_for_now(&failure) => return parting.failed(now),
-                // What was asked for may still be on its way.
-                Some(Code::NoLease | Code::NoClaim) if parting.is_unsure => return parting.failed(now),
+                // What was asked for may come later than this: while its connection lives, and once more after that,
+                // because it may have come to the server already and wait there.
+                Some(Code::NoLease | Code::NoClaim) if parting.asked_by.is_some() => {
+                    parting.asked_by = parting.asked_by.filter(|errand| is_on_its_way(*errand));
+                    return parting.failed(now);
+                }
                 _ => Err(failure.into()),
             },
         };

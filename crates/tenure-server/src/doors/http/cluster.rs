@@ -7,7 +7,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use serde::Deserialize;
 use tenure_api::{Code, v1};
+use utoipa::ToSchema;
 
 /// Lists the members of the cluster, as far as the asked node knows them.
 #[utoipa::path(get, path = "/v1/cluster/members", tag = "cluster", responses(
@@ -48,12 +50,17 @@ pub(super) async fn transfer(
     Ok(Json(door.desk.transfer_lead(request.node).await?))
 }
 
+/// There is nothing to say.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// Takes a backup: a file, complete and checksummed, of everything that was acknowledged before the call.
-#[utoipa::path(get, path = "/v1/cluster/backup", tag = "cluster", responses(
+#[utoipa::path(post, path = "/v1/cluster/backup", tag = "cluster", request_body = Nothing, responses(
     (status = 200, description = "The file.", body = Vec<u8>, content_type = "application/octet-stream"),
-    NotRead,
+    NotDone,
 ))]
-pub(super) async fn backup(State(door): State<HttpDoor>) -> Result<impl IntoResponse, Problem> {
+pub(super) async fn backup(State(door): State<HttpDoor>, _: Body<Nothing>) -> Result<impl IntoResponse, Problem> {
     let backup = door.desk.backup().await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], backup))
 }
