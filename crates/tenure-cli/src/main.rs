@@ -10,6 +10,7 @@ mod page;
 mod place;
 mod print;
 mod screen;
+mod secure;
 mod supervisor;
 mod traces;
 mod wrap;
@@ -47,6 +48,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let caller = &Caller { addr, output };
     match command {
         Command::Serve(serve) => commands::serve(*serve).await,
+        Command::Cluster(cluster) => commands::cluster(output, cluster),
         Command::Config(config) => commands::config(output, config),
         Command::Explain(explain) => commands::explain(output, &explain),
         Command::Doctor(doctor) => commands::doctor(caller, doctor).await,

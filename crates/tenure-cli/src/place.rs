@@ -57,10 +57,6 @@ pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
             usage(&format!("{said:?} is no address to listen on"), "Say an IP address and a port: 10.0.0.1:7421.")
         })?,
     };
-    if !peer_listen.ip().is_loopback() && !settings.insecure {
-        let why = format!("{peer_listen} is beyond loopback, and nothing there would be encrypted or checked");
-        return Err(usage(&why, "Listen on 127.0.0.1, or say --insecure if the network is trusted."));
-    }
     let election_timeout = duration(&settings.election_timeout).ok().filter(|t| ELECTION_TIMEOUTS.contains(t));
     let election_timeout = election_timeout.ok_or_else(|| {
         usage(&format!("{:?} is no election timeout", settings.election_timeout), "Say one from 100ms to 60s.")
@@ -142,7 +138,6 @@ mod tests {
         assert!(refused(&|settings| settings.peers = peers(&["1=127.0.0.1:1"])), "no number");
         assert!(refused(&|settings| settings.join = peers(&["a:1"])), "no number");
         assert!(refused(&|settings| settings.election_timeout = "10ms".into()));
-        assert!(refused(&|settings| settings.peer_listen = "0.0.0.0:7421".into()), "beyond loopback");
         assert!(refused(&|settings| settings.advertise = "http://a:1".into()));
     }
 }

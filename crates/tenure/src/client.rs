@@ -3,11 +3,12 @@
 use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::election::Election;
-use crate::endpoint::{Endpoint, Wire};
+use crate::endpoint::{Endpoint, Way, Wire};
 use crate::error::Error;
 use crate::keeper::{Order, Orders};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
+use crate::security::Said;
 use crate::watch::Watch;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,8 +17,7 @@ use tenure_api::v1::tenure_client::TenureClient;
 use tenure_api::v1::{self, Request, Response};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
-use tonic::transport::Channel;
+use tonic::{Status, Streaming};
 
 /// Where a server listens unless it is told otherwise.
 pub const ADDR_DEFAULT: &str = "http://127.0.0.1:7420";
@@ -36,7 +36,7 @@ pub struct Client {
 
 #[derive(Debug)]
 struct Inner {
-    rpc: TenureClient<Channel>,
+    rpc: TenureClient<Way>,
     endpoints: Arc<[Endpoint]>,
     clock: Clock,
     holder: String,
@@ -50,6 +50,7 @@ pub struct ClientBuilder {
     endpoints: Vec<Endpoint>,
     clock: Clock,
     holder: Option<String>,
+    said: Said,
 }
 
 impl ClientBuilder {
@@ -80,16 +81,38 @@ impl ClientBuilder {
         self
     }
 
+    /// The authorities, as PEM, whose certificates are believed at `https://` addresses. Without any, those of the system
+    /// are.
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.said.authority = Some(pem.into());
+        self
+    }
+
+    /// The API key that is shown with every call. It is never printed; give it `https://` addresses alone.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.said.api_key = Some(key.into());
+        self
+    }
+
+    /// What the environment says of the two, unless they were said: `TENURE_CA_FILE`, and `TENURE_API_KEY` or
+    /// `TENURE_API_KEY_FILE`.
+    pub fn security_from_env(mut self) -> Result<Self, Error> {
+        self.said = self.said.or_environment()?;
+        Ok(self)
+    }
+
     /// Connects to the first server that answers.
     pub async fn connect(self) -> Result<Client, Error> {
         let mut last = Error::Unreachable { addr: String::new(), why: "no address was given".into() };
-        for (place, endpoint) in self.endpoints.iter().enumerate() {
+        let security = self.said.check()?;
+        let mut endpoints: Vec<Endpoint> =
+            self.endpoints.into_iter().map(|endpoint| endpoint.secured(&security)).collect();
+        for (place, endpoint) in endpoints.iter().enumerate() {
             match endpoint.connect().await {
-                Ok(channel) => {
-                    let mut endpoints = self.endpoints.clone();
+                Ok(way) => {
                     endpoints.rotate_left(place);
                     let inner = Inner {
-                        rpc: TenureClient::new(channel),
+                        rpc: TenureClient::new(way),
                         endpoints: endpoints.into(),
                         clock: self.clock,
                         holder: self.holder.unwrap_or_else(default_holder),
@@ -108,7 +131,7 @@ macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
         $(#[$doc])*
         pub async fn $name(&self, request: v1::$request) -> Result<v1::$reply, Error> {
-            Ok(self.rpc().$name(request).await?.into_inner())
+            Ok(self.rpc().$name(request).await.map_err(|status| self.failed(status))?.into_inner())
         }
     )*};
 }
@@ -119,10 +142,11 @@ impl Client {
         Self::builder().addrs(addrs).connect().await
     }
 
-    /// Connects to the server that the environment names in `TENURE_ADDR`, else to the one on this machine.
+    /// Connects to the server that the environment names in `TENURE_ADDR`, else to the one on this machine. It believes the
+    /// authority of `TENURE_CA_FILE` and shows the API key of `TENURE_API_KEY` or `TENURE_API_KEY_FILE`, if they are set.
     pub async fn from_env() -> Result<Self, Error> {
         let addrs = std::env::var(ADDR_VARIABLE).ok().filter(|addrs| !addrs.trim().is_empty());
-        Self::connect(addrs.as_deref().unwrap_or(ADDR_DEFAULT)).await
+        Self::builder().addrs(addrs.as_deref().unwrap_or(ADDR_DEFAULT)).security_from_env()?.connect().await
     }
 
     /// A client with more to say about it.
@@ -202,8 +226,13 @@ impl Client {
         Ok(keeper.insert(orders).clone())
     }
 
-    fn rpc(&self) -> TenureClient<Channel> {
+    fn rpc(&self) -> TenureClient<Way> {
         self.inner.rpc.clone()
+    }
+
+    /// What became of a call to the server that this client is connected to, the first of its list.
+    fn failed(&self, status: Status) -> Error {
+        self.inner.endpoints[0].failed(status)
     }
 
     calls! {
@@ -259,13 +288,14 @@ impl Client {
 
     /// What happens, from a place in the stream on, over one connection. [`Client::watch`] outlives it.
     pub async fn watch_stream(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchReply>, Error> {
-        Ok(self.rpc().watch(request).await?.into_inner())
+        Ok(self.rpc().watch(request).await.map_err(|status| self.failed(status))?.into_inner())
     }
 
     /// Opens a stream on which many requests may be in flight.
     pub async fn converse(&self) -> Result<Conversation, Error> {
         let (requests, unsent) = mpsc::channel(UNSENT_MAX);
-        let responses = self.rpc().stream(ReceiverStream::new(unsent)).await?.into_inner();
+        let stream = self.rpc().stream(ReceiverStream::new(unsent)).await;
+        let responses = stream.map_err(|status| self.failed(status))?.into_inner();
         Ok(Conversation { requests, responses })
     }
 }

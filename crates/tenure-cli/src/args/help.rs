@@ -16,6 +16,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Operate",
         &[
             "serve",
+            "cluster",
             "config",
             "break",
             "transfer",

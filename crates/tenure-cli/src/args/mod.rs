@@ -9,6 +9,7 @@ mod key;
 mod lease;
 mod look;
 mod manual;
+mod pki;
 mod resource;
 mod run;
 mod serve;
@@ -22,6 +23,7 @@ pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Top, Watch};
 pub(crate) use manual::{Completions, Manual};
+pub(crate) use pki::{Cluster, Keygen, Nodes, Pki};
 pub(crate) use resource::Resource;
 pub(crate) use run::{Elect, Keeping, Once, Run};
 pub(crate) use serve::{LogFormat, Serve};
@@ -112,6 +114,9 @@ pub(crate) enum Command {
     Key(Key),
     /// Run the server.
     Serve(Box<Serve>),
+    /// Make what the nodes and clients of a cluster prove themselves by.
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Print, show and check the settings of a server.
     #[command(subcommand)]
     Config(Config),
