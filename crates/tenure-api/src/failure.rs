@@ -94,6 +94,10 @@ codes! {
     BadHost = "bad_host", PermissionDenied, 421;
     /// The request was made by a page of another host.
     BadOrigin = "bad_origin", PermissionDenied, 403;
+    /// An API key is needed, and none that is known was shown.
+    Unauthenticated = "unauthenticated", Unauthenticated, 401;
+    /// The API key may not do this.
+    Denied = "denied", PermissionDenied, 403;
     /// There is nothing at this address.
     NoSuchPath = "no_such_path", Unimplemented, 404;
     /// What is at this address does not answer to this method.

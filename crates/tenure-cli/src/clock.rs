@@ -2,6 +2,7 @@
 //! is decided by it.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,11 @@ pub(crate) fn local(wall_ms: u64) -> String {
     let time = i64::try_from(wall_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     let format = |time: Timestamp| time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
     time.map_or_else(|| String::from("?"), format)
+}
+
+/// Today, in UTC.
+pub(crate) fn today() -> Date {
+    Timestamp::now().to_zoned(TimeZone::UTC).date()
 }
 
 /// How long something takes.

@@ -3,7 +3,7 @@
 
 use crate::args::{LogFormat, Serve};
 use crate::failure::Failure;
-use crate::{log, place, traces};
+use crate::{log, place, secure, traces};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,6 +29,12 @@ pub(crate) struct File {
     join: Option<Vec<String>>,
     election_timeout: Option<String>,
     data_dir: Option<PathBuf>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    peer_tls_ca: Option<PathBuf>,
+    peer_tls_cert: Option<PathBuf>,
+    peer_tls_key: Option<PathBuf>,
+    api_keys: Option<PathBuf>,
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
     log_format: Option<LogFormat>,
@@ -37,7 +43,7 @@ pub(crate) struct File {
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 21] = [
     "listen",
     "peer_listen",
     "advertise",
@@ -47,6 +53,12 @@ const KEYS: [&str; 15] = [
     "join",
     "election_timeout",
     "data_dir",
+    "tls_cert",
+    "tls_key",
+    "peer_tls_ca",
+    "peer_tls_cert",
+    "peer_tls_key",
+    "api_keys",
     "insecure",
     "hosts",
     "log_format",
@@ -71,6 +83,13 @@ pub(crate) struct Settings {
     pub(crate) election_timeout: String,
     /// None if nobody said, and there is no home to put it in.
     pub(crate) data_dir: Option<PathBuf>,
+    /// None of these is needed on loopback; see `secure.rs`.
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) peer_tls_ca: Option<PathBuf>,
+    pub(crate) peer_tls_cert: Option<PathBuf>,
+    pub(crate) peer_tls_key: Option<PathBuf>,
+    pub(crate) api_keys: Option<PathBuf>,
     pub(crate) insecure: bool,
     pub(crate) hosts: Vec<String>,
     pub(crate) log_format: LogFormat,
@@ -92,6 +111,12 @@ impl Default for Settings {
             join: Vec::new(),
             election_timeout: "1s".into(),
             data_dir: default_directory(),
+            tls_cert: None,
+            tls_key: None,
+            peer_tls_ca: None,
+            peer_tls_cert: None,
+            peer_tls_key: None,
+            api_keys: None,
             insecure: false,
             hosts: Vec::new(),
             log_format: LogFormat::Auto,
@@ -153,9 +178,13 @@ impl Effective {
             peers: pick!(peers, default.peers, list),
             join: pick!(join, default.join, list),
             election_timeout: pick!(election_timeout, default.election_timeout, Clone::clone),
-            // An empty path is none.
-            data_dir: Some(pick!(data_dir, default.data_dir.unwrap_or_default(), path))
-                .filter(|path| !path.as_os_str().is_empty()),
+            data_dir: some(pick!(data_dir, default.data_dir.unwrap_or_default(), path)),
+            tls_cert: some(pick!(tls_cert, PathBuf::new(), path)),
+            tls_key: some(pick!(tls_key, PathBuf::new(), path)),
+            peer_tls_ca: some(pick!(peer_tls_ca, PathBuf::new(), path)),
+            peer_tls_cert: some(pick!(peer_tls_cert, PathBuf::new(), path)),
+            peer_tls_key: some(pick!(peer_tls_key, PathBuf::new(), path)),
+            api_keys: some(pick!(api_keys, PathBuf::new(), path)),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, list),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
@@ -172,14 +201,7 @@ impl Effective {
 impl Settings {
     /// Refuses what no server can run by.
     fn check(&self, what: &str) -> Result<(), Failure> {
-        if !self.listen.ip().is_loopback() && !self.insecure {
-            let why = format!("{} is beyond loopback, and nothing there would be encrypted or checked", self.listen);
-            return Err(Failure::usage(
-                what,
-                &why,
-                "Listen on 127.0.0.1, or say --insecure if the network is trusted.",
-            ));
-        }
+        secure::check(self, what)?;
         place::of(self, what)?;
         let is_host = |host: &String| {
             let fits = (1..=HOST_BYTES_MAX).contains(&host.len());
@@ -243,6 +265,12 @@ impl File {
             peers: self.peers.unwrap_or_default(),
             join: self.join.unwrap_or_default(),
             election_timeout: self.election_timeout.unwrap_or(default.election_timeout),
+            tls_cert: self.tls_cert.and_then(some),
+            tls_key: self.tls_key.and_then(some),
+            peer_tls_ca: self.peer_tls_ca.and_then(some),
+            peer_tls_cert: self.peer_tls_cert.and_then(some),
+            peer_tls_key: self.peer_tls_key.and_then(some),
+            api_keys: self.api_keys.and_then(some),
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
             log: self.log.unwrap_or(default.log),
@@ -283,8 +311,13 @@ fn default_directory() -> Option<PathBuf> {
     state.map(|state| state.join("tenure"))
 }
 
+/// An empty path is none.
+fn some(path: PathBuf) -> Option<PathBuf> {
+    Some(path).filter(|path| !path.as_os_str().is_empty())
+}
+
 fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    std::env::var_os(name).map(PathBuf::from).and_then(some)
 }
 
 /// A file that says nothing but what the defaults are: every key, its default, and what it is for.
@@ -300,6 +333,12 @@ pub(crate) fn template() -> String {
         join: Some(settings.join),
         election_timeout: Some(settings.election_timeout),
         data_dir: Some(settings.data_dir.unwrap_or_else(|| "/var/lib/tenure".into())),
+        tls_cert: Some(PathBuf::new()),
+        tls_key: Some(PathBuf::new()),
+        peer_tls_ca: Some(PathBuf::new()),
+        peer_tls_cert: Some(PathBuf::new()),
+        peer_tls_key: Some(PathBuf::new()),
+        api_keys: Some(PathBuf::new()),
         insecure: Some(settings.insecure),
         hosts: Some(settings.hosts),
         log_format: Some(settings.log_format),
@@ -325,7 +364,10 @@ const HEAD: &str = "\
 
 /// What each key is for, in the order of the keys.
 const WHY: [&[&str]; KEYS.len()] = [
-    &["The address to listen on: --listen, TENURE_LISTEN. Beyond loopback it needs `insecure`."],
+    &[
+        "The address to listen on: --listen, TENURE_LISTEN. Beyond loopback it needs `tls_cert`,",
+        "`tls_key` and `api_keys`, or `insecure`.",
+    ],
     &[
         "The address to listen on for peers: --peer-listen, TENURE_PEER_LISTEN. Empty for the port after that of `listen`.",
     ],
@@ -350,6 +392,21 @@ const WHY: [&[&str]; KEYS.len()] = [
     &[
         "Where the data is kept: --data-dir, TENURE_DATA_DIR. A local disk that keeps its word on fdatasync; every",
         "answer to a write waits for it.",
+    ],
+    &[
+        "The certificate that clients are shown, as PEM, with those between it and its root: --tls-cert, TENURE_TLS_CERT.",
+        "With it, this server speaks TLS alone. All these files are read at the start.",
+    ],
+    &["The private key of that certificate: --tls-key, TENURE_TLS_KEY."],
+    &[
+        "The authority whose certificates peers show each other, and no other: --peer-tls-ca, TENURE_PEER_TLS_CA. `tenure",
+        "cluster pki init` makes one, with a certificate for each node.",
+    ],
+    &["The certificate that this node shows its peers: --peer-tls-cert, TENURE_PEER_TLS_CERT."],
+    &["The private key of that certificate: --peer-tls-key, TENURE_PEER_TLS_KEY."],
+    &[
+        "The API keys that are let in, one a line, as `tenure cluster keygen` prints it: --api-keys, TENURE_API_KEYS. With",
+        "it, every call needs one. SIGHUP reads it again.",
     ],
     &[
         "Listen beyond loopback although nothing is encrypted and nobody is asked who they are: --insecure,",
@@ -393,6 +450,12 @@ mod tests {
             join: file.join.unwrap(),
             election_timeout: file.election_timeout.unwrap(),
             data_dir: file.data_dir,
+            tls_cert: file.tls_cert.and_then(some),
+            tls_key: file.tls_key.and_then(some),
+            peer_tls_ca: file.peer_tls_ca.and_then(some),
+            peer_tls_cert: file.peer_tls_cert.and_then(some),
+            peer_tls_key: file.peer_tls_key.and_then(some),
+            api_keys: file.api_keys.and_then(some),
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),
             log_format: file.log_format.unwrap(),

@@ -8,6 +8,8 @@ use tenure_api::Code;
 const HELD: u8 = 75;
 /// The lease was lost, and what ran under it was stopped.
 const LOST: u8 = 79;
+/// The API key is missing, unknown, or may not do this (EX_NOPERM).
+const DENIED: u8 = 77;
 /// No server answers (EX_UNAVAILABLE).
 const UNREACHABLE: u8 = 69;
 /// What was typed cannot be right.
@@ -32,6 +34,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (USAGE, "what was typed cannot be right: a flag, a name, a TTL, a handle, a lease id, an address"),
     (UNREACHABLE, "no server answers, it cannot answer now, or whether it was done is not known"),
     (HELD, "somebody else holds it, or it did not become free within --wait"),
+    (DENIED, "the server wants an API key, does not know the one that it was shown, or does not let it do this"),
     (LOST, "the lease was lost, and the command of run, elect or once was stopped; or what --lost-code says"),
     (CANNOT_EXECUTE, "the command of run, elect or once cannot be executed"),
     (NOT_FOUND, "the command of run, elect or once was not found; else its own exit code, 128 + N for signal N"),
@@ -115,6 +118,9 @@ impl Failure {
             Error::Unreachable { .. } => {
                 ("Start one with `tenure serve`, or point --addr at one that runs.".into(), UNREACHABLE)
             }
+            Error::Handshake { .. } => {
+                ("Correct the address, or the certificate; `tenure doctor` looks again.".into(), UNREACHABLE)
+            }
             Error::Broken(_) => ("Look with `tenure ls`.".into(), UNREACHABLE),
             Error::WaitedOut => ("Try again later, or wait longer.".into(), HELD),
             Error::Lost(_) => ("Ask `tenure why` and `tenure history` what became of it.".into(), LOST),
@@ -161,6 +167,13 @@ fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
         Some(Code::Taken) => {
             return (format!("Wait in line with --wait 5m, or ask `tenure why {resource}`."), HELD);
         }
+        Some(Code::Unauthenticated) => {
+            return (
+                "Name the file that has yours: TENURE_API_KEY_FILE=FILE; `tenure cluster keygen` draws one.".into(),
+                DENIED,
+            );
+        }
+        Some(Code::Denied) => return ("Use an API key that may; `tenure cluster keygen` draws one.".into(), DENIED),
         Some(Code::NotLeader | Code::Stopping | Code::Overloaded) => {
             return ("Try again in a moment; `tenure ping` says whether it is ready.".into(), UNREACHABLE);
         }
@@ -226,6 +239,9 @@ mod tests {
     #[test]
     fn servers_that_do_not_answer_are_told_the_same_way() {
         let away = Error::Unreachable { addr: "here".into(), why: "the reason".into() };
+        let handshake = Error::Handshake { addr: "here".into(), why: "the reason".into() };
+        let handshake = Failure::of("cannot do it", &handshake);
+        assert!(is_whole(&handshake.text) && handshake.text.contains(UNCHANGED), "{}", handshake.text);
         let broken = Error::Broken("the reason".into());
         let (away, broken) = (Failure::of("cannot do it", &away), Failure::of("cannot do it", &broken));
         assert!(is_whole(&away.text) && away.text.contains(UNCHANGED), "{}", away.text);

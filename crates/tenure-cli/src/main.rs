@@ -10,6 +10,7 @@ mod page;
 mod place;
 mod print;
 mod screen;
+mod secure;
 mod supervisor;
 mod traces;
 mod wrap;

@@ -57,10 +57,6 @@ pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
             usage(&format!("{said:?} is no address to listen on"), "Say an IP address and a port: 10.0.0.1:7421.")
         })?,
     };
-    if !peer_listen.ip().is_loopback() && !settings.insecure {
-        let why = format!("{peer_listen} is beyond loopback, and nothing there would be encrypted or checked");
-        return Err(usage(&why, "Listen on 127.0.0.1, or say --insecure if the network is trusted."));
-    }
     let is_anywhere = |listen: SocketAddr| listen.ip().is_unspecified();
     let is_among_others = !peers.is_empty() || !settings.join.is_empty();
     let says_nowhere = is_anywhere(settings.listen) && settings.advertise.is_empty()
@@ -150,7 +146,6 @@ mod tests {
         assert!(refused(&|settings| settings.peers = peers(&["1=127.0.0.1:1"])), "no number");
         assert!(refused(&|settings| settings.join = peers(&["a:1"])), "no number");
         assert!(refused(&|settings| settings.election_timeout = "10ms".into()));
-        assert!(refused(&|settings| settings.peer_listen = "0.0.0.0:7421".into()), "beyond loopback");
         assert!(refused(&|settings| settings.advertise = "http://a:1".into()));
     }
 }

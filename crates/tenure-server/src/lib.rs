@@ -1,5 +1,6 @@
 //! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
 
+mod access;
 mod audit;
 pub mod backup;
 mod clock;
@@ -19,10 +20,12 @@ pub mod peers;
 pub mod raft;
 mod replica;
 mod serve;
+mod tls;
 mod trace;
 mod watch;
 mod workers;
 
+pub use access::{Access, ApiKeys, BadLine, Role, draw_api_key};
 pub use clock::{Clock, SystemClock};
 pub use cluster::{Begin, CannotChange, Place};
 pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memory};
@@ -33,5 +36,6 @@ pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock};
 pub use node::{Environment, Node, Opened, Status};
 pub use serve::{ServeError, Served, Settings, serve};
+pub use tls::{BadPem, Part, PeerTls, Tls};
 pub use trace::TRACE_TARGET;
 pub use workers::Workers;

@@ -132,6 +132,14 @@ pub(crate) const WRITE_SLOW: Duration = TICK;
 /// Writes waiting for the disk.
 pub(crate) const WRITES_MAX: usize = 4096;
 
+/// What is read of a request that is refused at the entrance, and for how long: enough for whoever forgot its key.
+pub(crate) const REFUSED_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
+
+/// API keys that one server knows: all of them are looked at for every request. And the bytes of a name of one.
+pub(crate) const API_KEYS_MAX: usize = 1000;
+pub(crate) const API_KEY_NAME_BYTES_MAX: usize = 64;
+
 /// Nodes of a cluster, voters and learners together. More than seven voters only make every write wait for more disks.
 pub const PEERS_MAX: usize = 32;
 

@@ -1,8 +1,9 @@
 //! Accepting connections: no more than there are files for, without spinning when there are none, not for whoever says
-//! nothing, and not for peers that are gone without a word.
+//! nothing, and not for peers that are gone without a word. Whoever shakes hands for TLS holds up nobody else.
 
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED, FIRST_WORD_PATIENCE, PEER_PATIENCE};
-use futures::{FutureExt, Stream, ready};
+use crate::tls::Tls;
+use futures::{FutureExt, Stream, StreamExt, ready};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -15,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 /// As many bytes tell which protocol is spoken: HTTP/2 begins with a line of this length, HTTP/1 has told before it.
@@ -22,10 +24,20 @@ const FIRST_WORD_BYTES: usize = 24;
 
 /// A connection that counts until it is closed.
 pub(crate) struct Connection {
-    stream: Arc<TcpStream>,
+    wire: Wire,
+    peer: Peer,
     silence: Option<Silence>,
     _room: OwnedSemaphorePermit,
 }
+
+/// How bytes come over it.
+enum Wire {
+    Plain(Socket),
+    Secured(Box<TlsStream<Socket>>),
+}
+
+/// A socket that others may look at while it is read.
+struct Socket(Arc<TcpStream>);
 
 /// What a connection still has to say, and until when. Later silences are the protocol's own business.
 struct Silence {
@@ -69,16 +81,35 @@ fn expect_answers(stream: &TcpStream, patience: Duration) {
     let _ = socket.set_tcp_user_timeout(Some(patience.max(3 * second)));
 }
 
-/// Connections as they come. Beyond the limit they wait in the kernel.
-pub(crate) fn accept(listener: TcpListener) -> impl Stream<Item = io::Result<Connection>> {
+/// Connections as they come. Beyond the limit they wait in the kernel; those that shake hands count, too.
+pub(crate) fn accept(listener: TcpListener, tls: Option<Tls>) -> impl Stream<Item = io::Result<Connection>> {
     let room = Arc::new(Semaphore::new(connections_max()));
-    futures::stream::unfold((listener, room), |(listener, room)| async {
+    let accepted = futures::stream::unfold((listener, room), |(listener, room)| async {
         let one = room.clone().acquire_owned().await.ok()?;
-        let stream = Arc::new(accept_one(&listener).await);
-        let until = Box::pin(tokio::time::sleep(FIRST_WORD_PATIENCE));
-        let silence = Some(Silence { missing: FIRST_WORD_BYTES, until });
-        Some((Ok(Connection { stream, silence, _room: one }), (listener, room)))
-    })
+        let socket = Socket(Arc::new(accept_one(&listener).await));
+        Some(((socket, one), (listener, room)))
+    });
+    let opened = accepted.map(move |(socket, room)| open(socket, room, tls.clone()));
+    opened.buffer_unordered(CONNECTIONS_MAX).filter_map(|opened| std::future::ready(opened.map(Ok)))
+}
+
+/// A connection that can be read, unless it was to be secured and could not be.
+async fn open(socket: Socket, room: OwnedSemaphorePermit, tls: Option<Tls>) -> Option<Connection> {
+    let peer = Peer { stream: Arc::downgrade(&socket.0) };
+    let wire = match tls {
+        None => Wire::Plain(socket),
+        // On a task of its own, so that the arithmetic of one handshake does not hold up the others.
+        Some(tls) => match tokio::spawn(async move { tls.accept(socket).await }).await.ok()? {
+            Ok(stream) => Wire::Secured(Box::new(stream)),
+            Err(error) => {
+                tracing::debug!(%error, "a connection was not secured");
+                return None;
+            }
+        },
+    };
+    let until = Box::pin(tokio::time::sleep(FIRST_WORD_PATIENCE));
+    let silence = Some(Silence { missing: FIRST_WORD_BYTES, until });
+    Some(Connection { wire, peer, silence, _room: room })
 }
 
 async fn accept_one(listener: &TcpListener) -> TcpStream {
@@ -110,7 +141,7 @@ impl Connected for Connection {
     type ConnectInfo = Peer;
 
     fn connect_info(&self) -> Peer {
-        Peer { stream: Arc::downgrade(&self.stream) }
+        self.peer.clone()
     }
 }
 
@@ -128,11 +159,58 @@ fn attempt<T>(
     }
 }
 
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        attempt(|| self.0.poll_read_ready(context), || self.0.try_read_buf(into)).map_ok(drop)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        attempt(|| self.0.poll_write_ready(context), || self.0.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        attempt(|| self.0.poll_write_ready(context), || self.0.try_write_vectored(pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.0).shutdown(Shutdown::Write))
+    }
+}
+
+/// Whatever the wire is, the same is asked of it.
+macro_rules! over {
+    ($connection:ident, $wire:ident => $asked:expr) => {
+        match &mut $connection.wire {
+            Wire::Plain(socket) => {
+                let $wire = Pin::new(socket);
+                $asked
+            }
+            Wire::Secured(stream) => {
+                let $wire = Pin::new(&mut **stream);
+                $asked
+            }
+        }
+    };
+}
+
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let stream = &self.stream;
-        let read = attempt(|| stream.poll_read_ready(context), || stream.try_read_buf(into)).map_ok(drop);
+        let read = over!(self, wire => wire.poll_read(context, into));
         if let Some(silence) = &mut self.silence {
             silence.missing = silence.missing.saturating_sub(into.filled().len() - before);
             if silence.missing == 0 {
@@ -146,42 +224,44 @@ impl AsyncRead for Connection {
 }
 
 impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        attempt(|| self.stream.poll_write_ready(context), || self.stream.try_write(bytes))
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        over!(self, wire => wire.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        attempt(|| self.stream.poll_write_ready(context), || self.stream.try_write_vectored(pieces))
+        over!(self, wire => wire.poll_write_vectored(context, pieces))
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        match &self.wire {
+            Wire::Plain(socket) => socket.is_write_vectored(),
+            Wire::Secured(stream) => stream.is_write_vectored(),
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        over!(self, wire => wire.poll_flush(context))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        over!(self, wire => wire.poll_shutdown(context))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::StreamExt;
     use tokio::io::AsyncWriteExt;
 
     /// A connection, and who is at its other end.
     async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Box::pin(accept(listener));
+        let mut accepted = Box::pin(accept(listener, None));
         let (connection, client) = tokio::join!(accepted.next(), TcpStream::connect(address));
         (connection.unwrap().unwrap(), client.unwrap())
     }
@@ -191,7 +271,7 @@ mod tests {
         let (connection, mut client) = connected().await;
         let peer = connection.connect_info();
         client.write_all(b"unread").await.unwrap();
-        connection.stream.ready(Interest::READABLE).await.unwrap();
+        peer.stream.upgrade().unwrap().ready(Interest::READABLE).await.unwrap();
         assert!(!peer.has_hung_up());
         drop(client);
         while !peer.has_hung_up() {
@@ -205,7 +285,8 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_vanishes_is_found_out_within_the_ttl_that_it_waits_with() {
         let (connection, _client) = connected().await;
-        let socket = SockRef::from(&*connection.stream);
+        let stream = connection.peer.stream.upgrade().unwrap();
+        let socket = SockRef::from(&*stream);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(PEER_PATIENCE));
         for (ttl_s, within_s) in [(30, 30), (9, 9), (1, 3)] {

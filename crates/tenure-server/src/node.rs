@@ -192,6 +192,20 @@ impl Node {
         self.consensus().voters() == [self.identity().node]
     }
 
+    /// Whether there are others in its cluster. It waits until the log has told who is; of a node that belongs to none yet,
+    /// that may be long.
+    pub async fn has_peers(&self) -> bool {
+        let told = async {
+            while self.consensus().voters().is_empty() {
+                tokio::time::sleep(READY_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = told => !self.is_alone(),
+            _ = self.failed() => false,
+        }
+    }
+
     /// This node as others should know it.
     pub(crate) fn member(&self) -> Member {
         let Place { peer_addr, client_addr, .. } = self.inner.place.clone();

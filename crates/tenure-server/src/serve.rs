@@ -1,9 +1,11 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
-use crate::doors::{NativeDoor, both, http};
+use crate::access::Access;
+use crate::doors::{Entrance, NativeDoor, both, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
+use crate::tls::Tls;
 use std::future::Future;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
@@ -25,6 +27,10 @@ pub enum Served {
 pub struct Settings {
     /// Host names, beside loopback, under which HTTP clients may ask.
     pub hosts: Vec<String>,
+    /// How they speak TLS; without it, in the clear.
+    pub tls: Option<Tls>,
+    /// Who may ask.
+    pub access: Access,
 }
 
 /// Why serving could not start or go on.
@@ -63,7 +69,8 @@ pub async fn serve(
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let grpc = Routes::new(reflection).add_service(health).add_service(native);
     let json = http::router(node.clone(), http::Guard::new(&settings.hosts, is_local), http::Stop::new(end.clone()));
-    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json));
+    let entrance = Entrance::new(settings.access.clone(), node.clone());
+    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance));
     let listening = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))
@@ -71,7 +78,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_routes(routes)
-        .serve_with_incoming_shutdown(accept(listener), until);
+        .serve_with_incoming_shutdown(accept(listener, settings.tls.clone()), until);
     // Streams may stay open for days; a client that does not hang up gets a moment for what is under way.
     let patience = async {
         let told = end.wait_for(Option::is_some).await.map(drop);

@@ -3,11 +3,12 @@
 use crate::ask::Ask;
 use crate::clock::Clock;
 use crate::election::Election;
-use crate::endpoint::{Endpoint, Wire};
+use crate::endpoint::{Connection, Endpoint, Wire};
 use crate::error::Error;
 use crate::keeper::{Order, Orders};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
+use crate::security::Said;
 use crate::watch::Watch;
 use crate::way::{Repeat, Way};
 use std::io;
@@ -18,7 +19,6 @@ use tenure_api::v1::{self, Request, Response};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 /// Where a server listens unless it is told otherwise.
 pub const ADDR_DEFAULT: &str = "http://127.0.0.1:7420";
@@ -50,6 +50,7 @@ pub struct ClientBuilder {
     endpoints: Vec<Endpoint>,
     clock: Clock,
     holder: Option<String>,
+    said: Said,
 }
 
 impl ClientBuilder {
@@ -80,16 +81,38 @@ impl ClientBuilder {
         self
     }
 
+    /// The authorities, as PEM, whose certificates are believed at `https://` addresses. Without any, those of the system
+    /// are.
+    pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.said.authority = Some(pem.into());
+        self
+    }
+
+    /// The API key that is shown with every call. It is never printed; give it `https://` addresses alone.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.said.api_key = Some(key.into());
+        self
+    }
+
+    /// What the environment says of the two, unless they were said: `TENURE_CA_FILE`, and `TENURE_API_KEY` or
+    /// `TENURE_API_KEY_FILE`.
+    pub fn security_from_env(mut self) -> Result<Self, Error> {
+        self.said = self.said.or_environment()?;
+        Ok(self)
+    }
+
     /// Connects to the first server that answers.
     pub async fn connect(self) -> Result<Client, Error> {
         let mut last = Error::Unreachable { addr: String::new(), why: "no address was given".into() };
-        for (place, endpoint) in self.endpoints.iter().enumerate() {
+        let security = self.said.check()?;
+        let mut endpoints: Vec<Endpoint> =
+            self.endpoints.into_iter().map(|endpoint| endpoint.secured(&security)).collect();
+        for (place, endpoint) in endpoints.iter().enumerate() {
             match endpoint.connect().await {
-                Ok(channel) => {
-                    let mut endpoints = self.endpoints.clone();
+                Ok(connection) => {
                     endpoints.rotate_left(place);
                     let inner = Inner {
-                        way: Way::new(endpoints.into(), TenureClient::new(channel)),
+                        way: Way::new(endpoints.into(), TenureClient::new(connection)),
                         clock: self.clock,
                         holder: self.holder.unwrap_or_else(default_holder),
                         keeper: Mutex::new(None),
@@ -107,7 +130,7 @@ macro_rules! calls {
     ($repeat:ident: $($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
         $(#[$doc])*
         pub async fn $name(&self, request: v1::$request) -> Result<v1::$reply, Error> {
-            let call = |mut rpc: TenureClient<Channel>| {
+            let call = |mut rpc: TenureClient<Connection>| {
                 let request = request.clone();
                 async move { rpc.$name(request).await }
             };
@@ -122,10 +145,11 @@ impl Client {
         Self::builder().addrs(addrs).connect().await
     }
 
-    /// Connects to the server that the environment names in `TENURE_ADDR`, else to the one on this machine.
+    /// Connects to the server that the environment names in `TENURE_ADDR`, else to the one on this machine. It believes the
+    /// authority of `TENURE_CA_FILE` and shows the API key of `TENURE_API_KEY` or `TENURE_API_KEY_FILE`, if they are set.
     pub async fn from_env() -> Result<Self, Error> {
         let addrs = std::env::var(ADDR_VARIABLE).ok().filter(|addrs| !addrs.trim().is_empty());
-        Self::connect(addrs.as_deref().unwrap_or(ADDR_DEFAULT)).await
+        Self::builder().addrs(addrs.as_deref().unwrap_or(ADDR_DEFAULT)).security_from_env()?.connect().await
     }
 
     /// A client with more to say about it.
@@ -269,7 +293,7 @@ impl Client {
 
     /// What happens, from a place in the stream on, over one connection. [`Client::watch`] outlives it.
     pub async fn watch_stream(&self, request: v1::WatchRequest) -> Result<Streaming<v1::WatchReply>, Error> {
-        let call = |mut rpc: TenureClient<Channel>| {
+        let call = |mut rpc: TenureClient<Connection>| {
             let request = request.clone();
             async move { rpc.watch(request).await }
         };
@@ -278,7 +302,7 @@ impl Client {
 
     /// A backup of everything that was acknowledged before the call, in parts.
     pub async fn backup(&self) -> Result<Streaming<v1::BackupPart>, Error> {
-        let call = |mut rpc: TenureClient<Channel>| async move { rpc.backup(v1::BackupRequest {}).await };
+        let call = |mut rpc: TenureClient<Connection>| async move { rpc.backup(v1::BackupRequest {}).await };
         self.inner.way.call(Repeat::Safe, call).await
     }
 

@@ -16,6 +16,15 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// A server is there, and cannot be spoken with: its certificate is not believed, or only one side speaks TLS. Nothing was
+    /// asked of it.
+    #[error("cannot speak with the server at {addr}: {why}")]
+    Handshake {
+        /// Where it is.
+        addr: String,
+        /// What is in the way.
+        why: String,
+    },
     /// The server answered no, and says why. Nothing was changed, unless the code is `unknown`.
     #[error("{}", .0.message)]
     Refused(Box<Failure>),
@@ -48,7 +57,7 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::Broken(_) => true,
             Self::Refused(failure) => is_for_now(failure),
-            Self::WaitedOut | Self::Lost(_) | Self::Local(_) => false,
+            Self::Handshake { .. } | Self::WaitedOut | Self::Lost(_) | Self::Local(_) => false,
         }
     }
 }

@@ -1,14 +1,13 @@
 //! The way to one of several servers that are one: a call goes to the server that answered last, and on to the next if
 //! that one is gone.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Connection, Endpoint};
 use crate::error::Error;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::tenure_client::TenureClient;
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 /// The pause before a call is made again, and how often it is made while no leader is found: for longer than an election
@@ -16,7 +15,7 @@ use tonic::{Response, Status};
 const PAUSE: Duration = Duration::from_millis(50);
 const NO_LEADER_TRIES: usize = 100;
 
-type Rpc = TenureClient<Channel>;
+type Rpc = TenureClient<Connection>;
 
 #[derive(Debug)]
 pub(crate) struct Way {
@@ -62,7 +61,7 @@ impl Way {
         loop {
             let (place, rpc) = self.rpc().await;
             let answer = match rpc {
-                Ok(rpc) => call(rpc).await.map_err(|status| read(status, self.endpoints[place].name())),
+                Ok(rpc) => call(rpc).await.map_err(|status| self.endpoints[place].failed(status)),
                 Err(error) => Err(error),
             };
             let error = match answer {
@@ -121,18 +120,4 @@ impl Way {
     fn current(&self) -> std::sync::MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A call that never found anybody was not made.
-fn read(status: Status, addr: &str) -> Error {
-    let mut source = std::error::Error::source(&status);
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<std::io::Error>()
-            && error.kind() == std::io::ErrorKind::ConnectionRefused
-        {
-            return Error::Unreachable { addr: addr.into(), why: error.to_string() };
-        }
-        source = error.source();
-    }
-    status.into()
 }

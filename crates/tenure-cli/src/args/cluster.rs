@@ -1,5 +1,6 @@
 //! What can be typed about the cluster.
 
+use super::pki::{Keygen, Pki};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -44,6 +45,11 @@ pub(crate) enum Cluster {
         #[command(flatten)]
         anew: Anew,
     },
+    /// Make the certificates with which nodes prove who they are.
+    #[command(subcommand)]
+    Pki(Pki),
+    /// Draw an API key: its secret, which is shown this once, and its line for the file of --api-keys.
+    Keygen(Keygen),
     /// Hand the lead to another node, before the one that leads is stopped.
     Transfer {
         /// The number of the node that is to lead.

@@ -10,6 +10,7 @@ mod key;
 mod lease;
 mod look;
 mod manual;
+mod pki;
 mod resource;
 mod run;
 mod serve;
@@ -24,6 +25,7 @@ pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::{History, Ls, Show, Top, Watch};
 pub(crate) use manual::{Completions, Manual};
+pub(crate) use pki::{Keygen, Nodes, Pki};
 pub(crate) use resource::Resource;
 pub(crate) use run::{Elect, Keeping, Once, Run};
 pub(crate) use serve::{LogFormat, Serve};
@@ -114,7 +116,7 @@ pub(crate) enum Command {
     Key(Key),
     /// Run the server.
     Serve(Box<Serve>),
-    /// See and change who belongs to the cluster.
+    /// See and change who belongs to the cluster, back it up, and make its certificates and API keys.
     #[command(subcommand)]
     Cluster(Cluster),
     /// Print, show and check the settings of a server.

@@ -47,6 +47,24 @@ pub(crate) struct Said {
     /// Where the data is kept; $XDG_STATE_HOME/tenure unless said.
     #[arg(long, env = "TENURE_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// A certificate for TLS, as PEM, with those between it and its root.
+    #[arg(long, env = "TENURE_TLS_CERT", value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, as PEM.
+    #[arg(long, env = "TENURE_TLS_KEY", value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// The authority whose certificates peers show each other, as PEM; with --peer-tls-cert and --peer-tls-key.
+    #[arg(long, env = "TENURE_PEER_TLS_CA", value_name = "FILE")]
+    pub(crate) peer_tls_ca: Option<PathBuf>,
+    /// The certificate of this node for its peers, as PEM.
+    #[arg(long, env = "TENURE_PEER_TLS_CERT", value_name = "FILE")]
+    pub(crate) peer_tls_cert: Option<PathBuf>,
+    /// The private key of --peer-tls-cert, as PEM.
+    #[arg(long, env = "TENURE_PEER_TLS_KEY", value_name = "FILE")]
+    pub(crate) peer_tls_key: Option<PathBuf>,
+    /// A file with the API keys that are let in, hashed, one a line; `tenure cluster keygen` makes them.
+    #[arg(long, env = "TENURE_API_KEYS", value_name = "FILE")]
+    pub(crate) api_keys: Option<PathBuf>,
     /// Listen beyond loopback although nothing is encrypted and nobody is asked who they are.
     #[arg(long, env = "TENURE_INSECURE", num_args = 0, default_missing_value = "true",
           action = ArgAction::Set, value_parser = BoolishValueParser::new())]

@@ -1,6 +1,6 @@
 //! The cluster: who belongs to it, how each of them is doing, and who comes, goes and leads.
 
-use super::{Caller, backup, server::Pong};
+use super::{Caller, backup, pki, server::Pong};
 use crate::args::{Cluster, NodeAt};
 use crate::failure::Failure;
 use crate::page::{Cell, List, Row};
@@ -20,6 +20,8 @@ pub(crate) async fn cluster(caller: &Caller, asked: Cluster) -> Result<ExitCode,
         Cluster::Add { node } => add(caller, node).await,
         Cluster::Remove { node } => remove(caller, node).await,
         Cluster::Transfer { node } => transfer(caller, node).await,
+        Cluster::Pki(order) => pki::pki(caller.output, &order),
+        Cluster::Keygen(keygen) => pki::keygen(caller.output, &keygen),
         Cluster::Backup { file } => backup::backup(caller, &file).await,
         Cluster::Restore { file, anew } => backup::restore(caller, &file, &anew).await,
         Cluster::Recover { from, anew } => backup::recover(caller, &from, &anew).await,

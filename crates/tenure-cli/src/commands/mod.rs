@@ -17,6 +17,7 @@ mod keys;
 mod leases;
 mod manual;
 mod once;
+mod pki;
 mod resources;
 mod revoke;
 mod run;
@@ -54,7 +55,7 @@ use crate::args::Output;
 use crate::failure::Failure;
 use http::uri::Authority;
 use std::time::Duration;
-use tenure::Client;
+use tenure::{Client, Error};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Who asks whom, and how the answer is printed.
@@ -69,7 +70,16 @@ impl Caller {
     async fn connect(&self, what: &str) -> Result<Client, Failure> {
         let next = "Write it like --addr http://127.0.0.1:7420, several with commas, or set TENURE_ADDR.";
         are_addresses(&self.addr).map_err(|why| Failure::usage(what, &why, next))?;
-        Client::connect(&self.addr).await.map_err(|error| Failure::of(what, &error))
+        let connected = match Client::builder().addrs(&self.addr).security_from_env() {
+            Ok(builder) => builder.connect().await,
+            Err(error) => Err(error),
+        };
+        connected.map_err(|error| match error {
+            Error::Local(why) => {
+                Failure::usage(what, &why, "Correct TENURE_CA_FILE, TENURE_API_KEY or TENURE_API_KEY_FILE.")
+            }
+            other => Failure::of(what, &other),
+        })
     }
 }
 

@@ -7,11 +7,12 @@ use crate::failure::Failure;
 use crate::log::Voice;
 use crate::place::{self, Plan};
 use crate::print;
+use crate::secure;
 use crate::supervisor;
 use crate::traces::Traces;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,10 @@ use tenure_server::Settings as Doors;
 use tenure_server::disk::Directory;
 use tenure_server::peers::{Host, Wire};
 use tenure_server::{
-    Begin, Clock, Environment, Lock, Node, Place, Served, SystemClock, SystemEntropy, Tuning, Workers,
+    Access, Begin, Clock, Environment, Lock, Node, PeerTls, Place, Served, SystemClock, SystemEntropy, Tuning, Workers,
 };
 use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let clock = Arc::new(SystemClock::start());
@@ -49,18 +51,28 @@ async fn run(
     // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
     std::mem::forget(lock);
     let plan = place::of(&settings, what)?;
+    let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
+    let access = secure::access(&settings, what)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = bind(settings.listen, "--listen").await?;
     let peers = peers(&settings, &plan).await?;
     voice.starting(&directory);
-    let place = place(plan, &listener, peers.as_ref());
-    let is_alone = place.begin == Begin::Alone;
-    let node = open(&directory, place, clock.clone(), voice).await?;
+    let place = place(plan, scheme, &listener, peers.as_ref());
+    let begins_alone = place.begin == Begin::Alone;
+    let node = open(&directory, place, Wire::new(peer_tls.clone()), clock.clone(), voice).await?;
     let stop = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
-    if let Some(peers) = peers {
-        tokio::spawn(answer_peers(node.clone(), peers));
+    let is_alone = begins_alone && !node.has_peers().await;
+    match peers {
+        Some(peers) => drop(tokio::spawn(answer_peers(node.clone(), peers, peer_tls))),
+        None if !is_alone => return Err(unheard(what)),
+        None => {}
     }
-    let doors = Doors { hosts: settings.hosts };
-    let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| address.to_string());
+    if let Some(path) = settings.api_keys {
+        let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+        tokio::spawn(read_keys_again(path, access.clone(), hangups));
+    }
+    let doors = Doors { hosts: settings.hosts, tls, access: access.clone() };
+    let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
         voice.ready(&node, &directory, &address, clock.monotonic());
@@ -76,7 +88,7 @@ async fn run(
         tokio::spawn(supervisor::feed_watchdog(node.clone()));
         tenure_server::serve(node.clone(), listener, &doors, stop).await
     };
-    let served = if is_alone && node.is_alone() {
+    let served = if is_alone {
         // Whoever connects before waits in the kernel, and never hears that nobody leads.
         ready.await?;
         serve.await
@@ -107,6 +119,25 @@ async fn run(
     }
 }
 
+/// A member of a cluster that its peers could not reach.
+fn unheard(what: &str) -> Failure {
+    let why = "the data directory is of a cluster, and with these settings peers cannot come to this node safely";
+    Failure::before(what, why, "Say --peer-tls-ca, --peer-tls-cert and --peer-tls-key, or --insecure.")
+}
+
+/// Reads the API keys anew at every SIGHUP. A file that cannot be used changes nothing.
+async fn read_keys_again(path: PathBuf, access: Access, mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        match secure::api_keys(&path, "the API keys are as they were") {
+            Ok(keys) => {
+                tracing::info!(path = %path.display(), keys = keys.count(), "the API keys were read again");
+                access.replace(keys);
+            }
+            Err(failure) => drop(failure.log()),
+        }
+    }
+}
+
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let why = format!("cannot listen on {address}: {error}");
@@ -117,6 +148,9 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
 
 /// Listens for peers. A node that is alone, and was not told where to listen for them, does without if it must.
 async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, Failure> {
+    if secure::is_deaf_to_peers(settings, &plan.begin) {
+        return Ok(None);
+    }
     match bind(plan.peer_listen, "--peer-listen").await {
         Ok(listener) => Ok(Some(listener)),
         Err(_) if settings.peer_listen.is_empty() && plan.begin == Begin::Alone => {
@@ -128,7 +162,7 @@ async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, 
     }
 }
 
-fn place(plan: Plan, listener: &TcpListener, peers: Option<&TcpListener>) -> Place {
+fn place(plan: Plan, scheme: &str, listener: &TcpListener, peers: Option<&TcpListener>) -> Place {
     // Whoever listens on every interface has not said where it is.
     let bound = |listener: &TcpListener| match listener.local_addr() {
         Ok(address) if !address.ip().is_unspecified() => address.to_string(),
@@ -138,16 +172,16 @@ fn place(plan: Plan, listener: &TcpListener, peers: Option<&TcpListener>) -> Pla
     Place {
         node: plan.node,
         peer_addr: peers.map(|peers| plan.peer_advertise.unwrap_or_else(|| bound(peers))).unwrap_or_default(),
-        client_addr: if client_addr.is_empty() { client_addr } else { format!("http://{client_addr}") },
+        client_addr: if client_addr.is_empty() { client_addr } else { format!("{scheme}://{client_addr}") },
         begin: plan.begin,
         election_timeout: plan.election_timeout,
     }
 }
 
-async fn answer_peers(node: Node, listener: TcpListener) {
+async fn answer_peers(node: Node, listener: TcpListener, tls: Option<PeerTls>) {
     let stopped = node.clone();
     let until = async move { drop(stopped.failed().await) };
-    if let Err(error) = tenure_server::peers::serve_peers(Host::new(node), listener, until).await {
+    if let Err(error) = tenure_server::peers::serve_peers(Host::new(node), listener, tls, until).await {
         tracing::error!(%error, "peers are not answered any longer");
     }
 }
@@ -156,14 +190,20 @@ fn cannot_open(directory: &Path) -> String {
     format!("cannot open {}", directory.display())
 }
 
-async fn open(directory: &Path, place: Place, clock: Arc<SystemClock>, voice: Voice) -> Result<Node, Failure> {
+async fn open(
+    directory: &Path,
+    place: Place,
+    wire: Wire,
+    clock: Arc<SystemClock>,
+    voice: Voice,
+) -> Result<Node, Failure> {
     let environment = Environment {
         clock,
         entropy: Arc::new(SystemEntropy),
         disk: Arc::new(Directory::new(directory)),
         workers: Workers::Threads,
         tuning: Tuning::default(),
-        network: Arc::new(Wire::new()),
+        network: Arc::new(wire),
         place,
     };
     let opened = Node::open(environment).await;
@@ -193,7 +233,7 @@ impl Voice {
 
     fn ready(self, node: &Node, directory: &Path, address: &str, took: Duration) {
         let status = node.status();
-        let (listen, data_dir) = (format!("http://{address}"), directory.display());
+        let (listen, data_dir) = (address, directory.display());
         let (leases, took_ms) = (status.leases as u64, took.as_millis());
         if self == Self::Json {
             let (term, took_ms) = (status.leads_in, u64::try_from(took_ms).unwrap_or(u64::MAX));

@@ -1,12 +1,14 @@
 //! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
 use super::desk::Desk;
+use super::entrance::Entrance;
 use super::{stream, watch};
-use crate::limits::BACKUP_PART_BYTES;
+use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use crate::trace;
 use axum::Router;
+use axum::body::Body;
 use axum::http::{HeaderValue, Version, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
@@ -21,20 +23,46 @@ use tenure_api::{failure_status, v1};
 use tonic::{Request, Response, Status, Streaming};
 use tower::ServiceExt;
 
-/// Both doors on one port. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
+/// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
-pub(crate) fn both(grpc: Router, json: Router) -> Router {
+pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
     let choose = move |request: axum::extract::Request, next: Next| {
-        let grpc = grpc.clone();
+        let (grpc, entrance) = (grpc.clone(), entrance.clone());
         async move {
             let parent = trace::parent(request.headers());
+            let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
             let answer = async {
-                if is_grpc(&request) { grpc.oneshot(request).await.into_response() } else { next.run(request).await }
+                match (entrance.refusal(&request, door), door) {
+                    (Some(refusal), Door::Http) => {
+                        drain(request.into_body()).await;
+                        refusal
+                    }
+                    (Some(refusal), Door::Grpc | Door::Stream) => refusal,
+                    (None, Door::Http) => next.run(request).await,
+                    (None, Door::Grpc | Door::Stream) => grpc.oneshot(request).await.into_response(),
+                }
             };
             trace::under(parent, answer).await
         }
     };
     json.layer(middleware::from_fn(choose))
+}
+
+/// Reads what is left of a request that is refused, if that is little: many clients do not hear an answer that comes while
+/// they are sending.
+async fn drain(body: Body) {
+    let mut left = REFUSED_BYTES_MAX;
+    let reading = async {
+        let mut parts = body.into_data_stream();
+        while let Some(Ok(part)) = parts.next().await {
+            left = left.saturating_sub(part.len());
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // Whoever takes longer is refused all the same.
+    let _ = tokio::time::timeout(REFUSED_PATIENCE, reading).await;
 }
 
 fn is_grpc(request: &axum::extract::Request) -> bool {

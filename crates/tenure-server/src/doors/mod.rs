@@ -1,6 +1,7 @@
 //! The doors: they translate requests into commands and outcomes into answers. A door never decides.
 
 mod desk;
+mod entrance;
 mod grpc;
 pub(crate) mod http;
 mod look;
@@ -9,6 +10,7 @@ mod stream;
 mod watch;
 
 pub(crate) use desk::Desk;
+pub(crate) use entrance::Entrance;
 pub(crate) use grpc::{NativeDoor, both};
 
 use crate::lessor::Unready;

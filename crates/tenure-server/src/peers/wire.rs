@@ -10,6 +10,7 @@ use crate::limits::{
     PEER_WINDOW_BYTES, PEERS_MAX,
 };
 use crate::listen::accept;
+use crate::tls::PeerTls;
 use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
@@ -29,12 +30,13 @@ use tonic::{Code, Request, Response, Status, Streaming};
 #[derive(Debug, Default)]
 pub struct Wire {
     channels: Mutex<BTreeMap<String, Channel>>,
+    tls: Option<PeerTls>,
 }
 
 impl Wire {
-    /// A way to any address.
-    pub fn new() -> Self {
-        Self::default()
+    /// A way to any address, secured if it is said how.
+    pub fn new(tls: Option<PeerTls>) -> Self {
+        Self { channels: Mutex::default(), tls }
     }
 
     /// The connection to an address: it is made by the first question, and made anew after it broke.
@@ -43,7 +45,7 @@ impl Wire {
         let channel = match channels.get(address) {
             Some(channel) => channel.clone(),
             None => {
-                let channel = endpoint(address)?.connect_lazy();
+                let channel = self.endpoint(address)?.connect_lazy();
                 // Members change rarely; what they leave behind is forgotten all at once.
                 if channels.len() >= PEERS_MAX {
                     channels.clear();
@@ -55,18 +57,24 @@ impl Wire {
         let client = PeerClient::new(channel).max_decoding_message_size(PEER_MESSAGE_BYTES_MAX);
         Ok(client.max_encoding_message_size(PEER_MESSAGE_BYTES_MAX))
     }
-}
 
-fn endpoint(address: &str) -> io::Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(io::Error::other)?;
-    Ok(endpoint
-        .connect_timeout(PEER_CONNECT_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PEER_SILENCE_MAX)
-        .keep_alive_timeout(PEER_SILENCE_MAX)
-        .keep_alive_while_idle(true)
-        .initial_stream_window_size(PEER_WINDOW_BYTES)
-        .initial_connection_window_size(PEER_WINDOW_BYTES))
+    /// Secured, the host of the address is the name that the peer has to prove.
+    fn endpoint(&self, address: &str) -> io::Result<Endpoint> {
+        let endpoint = match &self.tls {
+            None => Endpoint::from_shared(format!("http://{address}")),
+            Some(tls) => Endpoint::from_shared(format!("https://{address}"))
+                .and_then(|endpoint| endpoint.tls_config(tls.asking.clone())),
+        };
+        Ok(endpoint
+            .map_err(io::Error::other)?
+            .connect_timeout(PEER_CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(PEER_SILENCE_MAX)
+            .keep_alive_timeout(PEER_SILENCE_MAX)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(PEER_WINDOW_BYTES)
+            .initial_connection_window_size(PEER_WINDOW_BYTES))
+    }
 }
 
 impl Network for Wire {
@@ -127,8 +135,13 @@ fn was_refused(status: &Status) -> bool {
     false
 }
 
-/// Answers peers on a listener until `stop` resolves.
-pub async fn serve_peers(host: Host, listener: TcpListener, stop: impl Future<Output = ()> + Send) -> io::Result<()> {
+/// Answers peers on a listener until `stop` resolves; secured, only those that prove to be some.
+pub async fn serve_peers(
+    host: Host,
+    listener: TcpListener,
+    tls: Option<PeerTls>,
+    stop: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
     let peer = PeerServer::new(Door(host))
         .max_decoding_message_size(PEER_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(PEER_MESSAGE_BYTES_MAX);
@@ -140,7 +153,7 @@ pub async fn serve_peers(host: Host, listener: TcpListener, stop: impl Future<Ou
         .initial_stream_window_size(PEER_WINDOW_BYTES)
         .initial_connection_window_size(PEER_WINDOW_BYTES)
         .add_service(peer)
-        .serve_with_incoming(accept(listener));
+        .serve_with_incoming(accept(listener, tls.map(|tls| tls.listening)));
     tokio::select! {
         served = listening => served.map_err(io::Error::other),
         () = stop => Ok(()),

@@ -190,9 +190,12 @@ impl Errand {
         self.again = Some(now);
     }
 
-    /// Whether it is worth going on after so many servers were not reached.
+    /// Whether it is not worth going on after so many servers were not reached: at once for whoever has no patience, and for
+    /// everybody if waiting does not help.
     pub(super) fn is_hopeless(&self, servers: usize) -> bool {
-        !self.is_patient && matches!(self.stage, Stage::Asked) && self.unreached.len() >= servers
+        let is_for_good = self.unreached.iter().all(|error| !error.is_for_now());
+        let is_asked = matches!(self.stage, Stage::Asked) && self.unreached.len() >= servers;
+        is_asked && (is_for_good || !self.is_patient)
     }
 
     /// What is said when it is given up.

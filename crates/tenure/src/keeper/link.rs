@@ -177,8 +177,9 @@ async fn converse(
 ) -> Result<(), Error> {
     let mut rpc = TenureClient::new(endpoint.connect().await?);
     let _ = bring.send((id, News::Open)).await;
-    let mut answers = rpc.stream(ReceiverStream::new(unsent)).await?.into_inner();
-    while let Some(answer) = answers.message().await? {
+    let failed = |status| endpoint.failed(status);
+    let mut answers = rpc.stream(ReceiverStream::new(unsent)).await.map_err(failed)?.into_inner();
+    while let Some(answer) = answers.message().await.map_err(failed)? {
         let _ = bring.send((id, News::Answer(answer))).await;
     }
     Ok(())

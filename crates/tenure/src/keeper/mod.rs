@@ -288,7 +288,8 @@ impl Keeper {
             News::Closed(error) => {
                 let was_current = self.links.is_current(link);
                 self.links.closed(link);
-                if let Error::Unreachable { .. } = &error {
+                // Broken ones may have been taken; all others have not.
+                if !matches!(error, Error::Broken(_)) {
                     self.note_unreached(link, &error);
                 }
                 // What was lost with it is asked for again after a pause, so this comes last.

@@ -5,7 +5,7 @@ use crate::clock::Stopwatch;
 use crate::commands::are_addresses;
 use crate::print;
 use std::time::Duration;
-use tenure::{Client, Error, v1};
+use tenure::{Client, Code, Error, v1};
 
 /// Round trips that are measured.
 const ROUND_TRIPS: usize = 10;
@@ -18,20 +18,25 @@ const LEASES_MAX: u64 = tenure_core::limits::LEASES_MAX as u64;
 
 pub(super) async fn look(addr: &str) -> Vec<Finding> {
     let asked = match are_addresses(addr) {
-        Ok(()) => ask(addr).await.map_err(|error| error.to_string()),
-        Err(why) => Err(why),
+        Ok(()) => ask(addr).await,
+        Err(why) => Err(Error::Local(why)),
     };
     match asked {
         Ok((status, times)) => judge(&status, &times),
-        Err(why) => {
-            let todo = "Start one with `tenure serve`, or point --addr at one that runs.";
-            vec![Finding::bad("server", why, todo)]
-        }
+        Err(error) => vec![Finding::bad("server", error.to_string(), remedy(&error))],
+    }
+}
+
+fn remedy(error: &Error) -> &'static str {
+    match (error, error.code()) {
+        (Error::Handshake { .. }, _) => "Correct the address, TENURE_CA_FILE or the certificate.",
+        (_, Some(Code::Unauthenticated)) => "Name the file that has your API key: TENURE_API_KEY_FILE=FILE.",
+        _ => "Start one with `tenure serve`, or point --addr at one that runs.",
     }
 }
 
 async fn ask(addr: &str) -> Result<(v1::StatusReply, Vec<Duration>), Error> {
-    let client = Client::connect(addr).await?;
+    let client = Client::builder().addrs(addr).security_from_env()?.connect().await?;
     let mut status = client.status(v1::StatusRequest {}).await?;
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {

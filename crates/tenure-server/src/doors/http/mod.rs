@@ -35,7 +35,7 @@ use crate::node::Node;
 use crate::serve::Served;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use problem::{NotRead, Problem};
@@ -79,6 +79,11 @@ impl Stop {
     }
 }
 
+/// A no that is said before this door is reached.
+pub(super) fn refused(failure: v1::Failure) -> Response {
+    Problem::from(failure).into_response()
+}
+
 /// Returns after so long; without a time, never.
 async fn after_ms(ms: Option<u64>) {
     match ms {
@@ -94,7 +99,8 @@ async fn after_ms(ms: Option<u64>) {
         title = "Tenure",
         description = "Ownership that is bound to time and ends by itself. Times are milliseconds. Lease ids are \
             hexadecimal text. A field that says nothing is left out of an answer, an unknown field is refused in a \
-            request. Every no is `application/problem+json` with a stable `code`.",
+            request. Every no is `application/problem+json` with a stable `code`. Where the server has API keys, each \
+            call needs one: `Authorization: Bearer SECRET`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(Problem))

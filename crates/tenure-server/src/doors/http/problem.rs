@@ -61,13 +61,16 @@ impl IntoResponse for Problem {
         if self.facts.retry_after_ms > 0 {
             headers.insert(header::RETRY_AFTER, self.facts.retry_after_ms.div_ceil(1000).into());
         }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         let refused = Refused(self.facts.code.clone());
         (status, headers, Extension(refused), Json(self)).into_response()
     }
 }
 
 /// Statuses that any call may answer with.
-const ANY: &[u16] = &[400, 403, 404, 405, 421, 429, 503, 504];
+const ANY: &[u16] = &[400, 401, 403, 404, 405, 421, 429, 503, 504];
 
 /// The statuses of reads that are not what was asked for.
 pub(super) struct NotRead;

@@ -1,0 +1,158 @@
+//! In front of all doors: whether whoever asks may. The one place where that is decided; what is not named here needs a key
+//! that may do everything.
+
+use super::http;
+use crate::access::{Access, Need};
+use crate::metrics::{Call, Door};
+use crate::node::Node;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+use axum::response::Response;
+use tenure_api::failure_status;
+
+/// Paths that say only whether the server is there.
+const PROBES: [&str; 2] = ["/healthz", "/readyz"];
+const HEALTH: &str = "/grpc.health.v1.Health/";
+
+/// Calls of gRPC that change nothing. The stream is not one of them: all that it carries are orders.
+const REFLECTION: &str = "/grpc.reflection.";
+const NATIVE: &str = "/tenure.v1.Tenure/";
+const READS: [&str; 12] = [
+    "GetKey",
+    "History",
+    "ListClasses",
+    "ListKeys",
+    "ListLeases",
+    "ListResources",
+    "Members",
+    "Show",
+    "ShowLease",
+    "Status",
+    "Verify",
+    "Watch",
+];
+
+/// Looks at whoever asks.
+#[derive(Clone)]
+pub(crate) struct Entrance {
+    access: Access,
+    node: Node,
+}
+
+impl Entrance {
+    pub(crate) fn new(access: Access, node: Node) -> Self {
+        Self { access, node }
+    }
+
+    /// The answer to whoever may not ask, in the way of the door that it came to.
+    pub(super) fn refusal(&self, request: &Request, door: Door) -> Option<Response> {
+        let path = request.uri().path();
+        let need = match door {
+            Door::Http => need_of_http(request.method(), path),
+            Door::Grpc | Door::Stream => need_of_grpc(path),
+        };
+        let failure = self.access.refusal(shown(request.headers()), need)?;
+        tracing::debug!(path, code = failure.code, "a request was refused");
+        self.node.metrics().asked(door, Call::Other).answered(&failure.code);
+        Some(match door {
+            Door::Http => http::refused(failure),
+            Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
+        })
+    }
+}
+
+fn need_of_http(method: &Method, path: &str) -> Need {
+    match *method {
+        _ if PROBES.contains(&path) => Need::Nothing,
+        Method::GET | Method::HEAD => Need::Read,
+        _ => Need::Full,
+    }
+}
+
+fn need_of_grpc(path: &str) -> Need {
+    let is_read = path.strip_prefix(NATIVE).is_some_and(|call| READS.contains(&call));
+    match path {
+        _ if path.starts_with(HEALTH) => Need::Nothing,
+        _ if is_read || path.starts_with(REFLECTION) => Need::Read,
+        _ => Need::Full,
+    }
+}
+
+/// The secret that is shown. Whoever shows two shows none.
+fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut said = headers.get_all(header::AUTHORIZATION).iter();
+    let (scheme, secret) = said.next()?.as_bytes().split_at_checked("Bearer ".len())?;
+    (said.next().is_none() && scheme.eq_ignore_ascii_case(b"Bearer ")).then_some(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use prost::Message;
+
+    /// What a call needs is decided by whoever adds it, not by chance.
+    #[test]
+    fn every_call_of_the_treaty_is_a_read_or_is_known_to_write() {
+        let writes = [
+            "Stream",
+            "Grant",
+            "Acquire",
+            "Renew",
+            "RenewHandle",
+            "Release",
+            "Cancel",
+            "Revoke",
+            "ReleaseLease",
+            "BreakClaims",
+            "Transfer",
+            "AddMember",
+            "RemoveMember",
+            "TransferLead",
+            "Backup",
+            "DefineResource",
+            "SetClass",
+            "Put",
+            "Delete",
+        ];
+        let set = prost_types::FileDescriptorSet::decode(tenure_api::v1::DESCRIPTORS).unwrap();
+        let services = set.file.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Tenure");
+        let calls: Vec<&str> = services.flat_map(|service| &service.method).map(|method| method.name()).collect();
+        assert_eq!(calls.len(), writes.len() + READS.len());
+        for call in calls {
+            let need = if writes.contains(&call) { Need::Full } else { Need::Read };
+            assert_eq!(need_of_grpc(&format!("{NATIVE}{call}")), need, "{call}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_needs_a_key_that_may_do_everything() {
+        for path in ["", "/", "/tenure.v1.Tenure/Show/", "/tenure.v1.Tenure/show", "/tenure.v2.Tenure/Show", "/healthz"]
+        {
+            assert_eq!(need_of_grpc(path), Need::Full, "{path}");
+        }
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
+            assert_eq!(need_of_http(&method, "/v1/leases"), Need::Full, "{method}");
+        }
+        for path in ["/metrics", "/openapi.json", "/v1/watch", "/healthz/", "//healthz", "/nowhere"] {
+            assert_eq!(need_of_http(&Method::GET, path), Need::Read, "{path}");
+        }
+    }
+
+    #[test]
+    fn one_secret_is_shown_or_none() {
+        let shown_by = |said: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for said in said {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_static(said));
+            }
+            shown(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(shown_by(&["Bearer tnr_a"]), Some(b"tnr_a".to_vec()));
+        assert_eq!(shown_by(&["bearer tnr_a"]), Some(b"tnr_a".to_vec()));
+        for none in [&[][..], &["tnr_a"], &["Basic tnr_a"], &["Bearer"], &["Bearer tnr_a", "Bearer tnr_b"]] {
+            assert_eq!(shown_by(none), None, "{none:?}");
+        }
+    }
+}
