@@ -26,18 +26,20 @@ impl Client {
 
     /// Sends a command and waits a little for the answer, at each node that it is sent on to. None: unknown.
     pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Option<Outcome> {
+        let first = self.at.load(Ordering::Relaxed);
+        let mut machine = first;
         for _ in 0..HOPS_MAX {
-            let machine = self.at.load(Ordering::Relaxed);
-            let next = (machine + 1) % self.net.machines();
-            let answer = timeout(patience, self.ask_at(machine, command.clone())).await.ok().flatten();
-            let leader = match answer {
-                Some(Ok(outcome)) => return Some(outcome),
-                Some(Err(Unready::NotLeader { leader })) => leader.as_deref().and_then(machine_at),
-                _ => None,
-            };
-            self.at.store(leader.unwrap_or(next), Ordering::Relaxed);
-            leader?;
+            match timeout(patience, self.ask_at(machine, command.clone())).await.ok().flatten() {
+                Some(Ok(outcome)) => {
+                    self.at.store(machine, Ordering::Relaxed);
+                    return Some(outcome);
+                }
+                Some(Err(Unready::NotLeader { leader: Some(leader) })) => machine = machine_at(&leader)?,
+                _ => break,
+            }
         }
+        // Whoever was asked first may know no better than to send everybody to a machine that is gone.
+        self.at.store((first + 1) % self.net.machines(), Ordering::Relaxed);
         None
     }
 

@@ -34,6 +34,8 @@ struct Tenancy {
     resource: Name,
     /// The true time until which this holder may believe, by its own clock and margin.
     safe_until: Duration,
+    /// Whether a renewal was ever answered. Before that it may run out while the first try is still on its way.
+    is_kept: bool,
 }
 
 impl Person {
@@ -84,7 +86,8 @@ impl Person {
     async fn hold_one(&self) {
         let resource = self.resources[self.dice.between(0, self.resources.len() as u64 - 1) as usize].clone();
         let ttl_ms = self.dice.between(1_500, 8_000);
-        let mut tenancy = Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO };
+        let mut tenancy =
+            Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO, is_kept: false };
         let Some(fence) = self.be_seated(&mut tenancy).await else { return };
         let leave = self.now() + self.dice.ms(500, 12_000);
         while self.now() < leave {
@@ -180,14 +183,17 @@ impl Person {
         }
     }
 
-    async fn renew_once(&self, tenancy: &Tenancy) -> Option<(Duration, u64)> {
+    async fn renew_once(&self, tenancy: &mut Tenancy) -> Option<(Duration, u64)> {
         let renewal = Renewal { lease: tenancy.grant.lease, ttl: None };
         let renew = Command::Renew(Renew { leases: vec![renewal], kind: Kind::Auto });
         loop {
             let sent = self.now();
             match self.ask(renew.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Renewed(each))) => match each.into_iter().next() {
-                    Some(Ok(renewed)) => return Some((sent, renewed.ttl_ms)),
+                    Some(Ok(renewed)) => {
+                        tenancy.is_kept = true;
+                        return Some((sent, renewed.ttl_ms));
+                    }
                     Some(Err(Refusal::Lapsed { how, .. })) => {
                         self.lost(tenancy, &how);
                         return None;
@@ -213,6 +219,9 @@ impl Person {
             return self.book.note(self.now(), &format!("{} hears that it was revoked", self.number));
         }
         self.book.gives_up(self.number, tenancy.resource.as_str());
+        if !tenancy.is_kept {
+            return self.book.note(self.now(), &format!("{} came too late to keep its lease", self.number));
+        }
         let what = format!(
             "holder {} kept trying, and its lease {} with a TTL of {} ms ended: {how:?}",
             self.number, tenancy.grant.lease, tenancy.ttl_ms

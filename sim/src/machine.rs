@@ -15,6 +15,9 @@ use tenure_server::raft::log::{Log, LogOptions};
 use tenure_server::{Begin, Environment, Node, Place, Tuning, Workers};
 use tokio::time::{Instant, sleep};
 
+/// The longest that one sync takes.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(8);
+
 /// What all machines of a run share.
 #[derive(Clone)]
 pub(crate) struct Site {
@@ -203,7 +206,8 @@ impl Machine {
 
     pub(crate) fn stall_disk(&self) {
         self.site.tally.count(Fault::Stall);
-        let time = if self.dice.one_in(3) { self.dice.ms(1_000, 8_000) } else { self.dice.ms(20, 700) };
+        let time =
+            if self.dice.one_in(3) { self.dice.ms(1_000, STALL_MAX.as_millis() as u64) } else { self.dice.ms(20, 700) };
         self.slowness.stall_next(time);
         self.site.note(&format!("the next sync of machine {} takes {time:?}", self.number));
     }

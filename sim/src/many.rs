@@ -1,7 +1,7 @@
 //! Several nodes: they begin together, are hurt for a while, one at a time or all at once, and must then go on.
 
 use crate::chronicle::Chronicle;
-use crate::machine::Machine;
+use crate::machine::{Machine, STALL_MAX};
 use crate::net::{Weather, peer_address};
 use crate::reader::Reader;
 use crate::run::{Report, Stage};
@@ -75,15 +75,17 @@ impl Many {
         (tokio::spawn(storm.rage()), tokio::spawn(warden.watch()), tokio::spawn(reader.read()))
     }
 
-    /// The network is whole, and every machine that was down comes up.
+    /// The network is whole, every machine that was down comes up, and what stalled a disk is over.
     async fn heal(&mut self) {
         self.stage.site.net.mend();
         self.stage.site.net.set_weather(Weather::CALM);
+        self.live(Duration::from_millis(1)).await;
         self.machines.iter().for_each(Machine::heal);
-        self.stage.site.note("everything is healed");
         while self.machines.iter().any(Machine::is_busy) {
             self.live(Duration::from_millis(100)).await;
         }
+        self.live(STALL_MAX).await;
+        self.stage.site.note("everything is healed");
     }
 
     /// Somebody who comes now is served soon.
