@@ -33,15 +33,18 @@ test:
 	@bash scripts/need strace curl jq groff
 	$(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
-	$(MAKE) --no-print-directory sim SEEDS=100
+	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
 
 # The simulator is deterministic only with tokio's seeded scheduler, which needs a flag of its own, and so a directory of
 # its own for what is built with it.
 SEEDS ?= 1000
+CLUSTERS ?= 100
 SIM_FLAGS := --profile sim --package tenure-sim --target-dir target/sim
 sim:
 	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) test $(SIM_FLAGS)
 	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --seeds $(SEEDS)
+	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --nodes 3 --seeds $(CLUSTERS)
+	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --nodes 5 --seeds $(CLUSTERS)
 
 # Asks the HTTP door what its own description allows, and what it does not. The binary is the one of the tests: a build of
 # it alone would have other features, and compile most of its crates again.
@@ -57,7 +60,7 @@ soak:
 	@bash scripts/need strace curl jq groff
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
-	$(MAKE) --no-print-directory sim SEEDS=20000
+	$(MAKE) --no-print-directory sim SEEDS=20000 CLUSTERS=5000
 
 # Needs the network: the list of known vulnerabilities.
 audit: $(DENY)

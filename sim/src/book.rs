@@ -1,10 +1,12 @@
 //! What was observed, and which promise it breaks.
 
-use crate::world::Report;
+use crate::fault::Tally;
+use crate::run::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tenure_core::{Fence, LeaseId, Ledger};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A promise that was broken.
@@ -40,6 +42,11 @@ struct Pages {
     forced: u64,
     /// The bytes of every entry ever written, by term and index.
     entries: BTreeMap<(u64, u64), u64>,
+    /// Leases that somebody was told of, and fences that somebody was told are given back.
+    acknowledged: BTreeSet<LeaseId>,
+    released: BTreeSet<Fence>,
+    /// The newest entry that any node has applied.
+    applied: u64,
     verbose: bool,
 }
 
@@ -54,6 +61,9 @@ impl Book {
             grants: 0,
             forced: 0,
             entries: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
+            released: BTreeSet::new(),
+            applied: 0,
             verbose,
         };
         Self { pages: Arc::new(Mutex::new(pages)) }
@@ -125,15 +135,60 @@ impl Book {
         self.pages().forced += count;
     }
 
-    pub(crate) fn close(&self, faults: [u64; 4]) -> Report {
+    /// Somebody was told that this lease lives.
+    pub(crate) fn acknowledged(&self, lease: LeaseId) {
+        self.pages().acknowledged.insert(lease);
+    }
+
+    /// Somebody was told that this was given back.
+    pub(crate) fn released(&self, fence: Fence) {
+        self.pages().released.insert(fence);
+    }
+
+    /// A node was seen that has applied this entry.
+    pub(crate) fn saw_applied(&self, index: u64) {
+        let mut pages = self.pages();
+        pages.applied = pages.applied.max(index);
+    }
+
+    /// The newest entry that any node was seen to have applied.
+    pub(crate) fn applied(&self) -> u64 {
+        self.pages().applied
+    }
+
+    /// What was acknowledged so far.
+    pub(crate) fn debts(&self) -> Debts {
+        let pages = self.pages();
+        Debts { leases: pages.acknowledged.clone(), released: pages.released.clone() }
+    }
+
+    pub(crate) fn close(&self, tally: &Tally) -> Report {
         let pages = self.pages();
         Report {
             trace: pages.trace.digest(),
             lines: pages.lines,
             grants: pages.grants,
             forced: pages.forced,
-            faults,
+            faults: tally.counts(),
             violations: pages.violations.clone(),
         }
+    }
+}
+
+/// What was acknowledged before a moment, and must be found in every ledger that is read for certain after it.
+pub(crate) struct Debts {
+    leases: BTreeSet<LeaseId>,
+    released: BTreeSet<Fence>,
+}
+
+impl Debts {
+    /// What a ledger lacks of it.
+    pub(crate) fn unpaid(&self, ledger: &Ledger) -> Vec<String> {
+        let is_known = |lease| ledger.lease(lease).is_some() || ledger.ended_lease(lease).is_some();
+        let lost = self.leases.iter().filter(|lease| !is_known(**lease));
+        let lost = lost.map(|lease| format!("lease {lease} was acknowledged and is not known"));
+        let held = ledger.resources_from("").flat_map(|(_, resource)| resource.holders());
+        let held = held.filter(|(fence, _)| self.released.contains(fence));
+        lost.chain(held.map(|(fence, _)| format!("fence {fence} was given back and is held"))).collect()
     }
 }

@@ -1,44 +1,23 @@
 //! Holders: clients that count from the moment they sent, keep trying whatever happens, and stop before they must.
 
 use crate::book::Book;
+use crate::client::Client;
 use crate::dice::Dice;
 use crate::ground::true_time;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::{
     Acquire, Command, End, Fence, Grant, Handle, Holder, Kind, LeaseId, Name, On, Outcome, Refusal, Release, Renew,
     Renewal, Reply, Ttl, Wait,
 };
-use tenure_server::Node;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 /// The clock rates of holder and grantor may differ by twice this; see `safe_until` in the design.
 const RHO: f64 = 0.01;
 
-/// The node that is up, if one is.
-#[derive(Clone, Default)]
-pub(crate) struct Line {
-    node: Arc<Mutex<Option<Node>>>,
-}
-
-impl Line {
-    pub(crate) fn connect(&self, node: Node) {
-        *self.node.lock().expect("nobody panics while connecting") = Some(node);
-    }
-
-    pub(crate) fn cut(&self) -> Option<Node> {
-        self.node.lock().expect("nobody panics while connecting").take()
-    }
-
-    pub(crate) fn node(&self) -> Option<Node> {
-        self.node.lock().expect("nobody panics while connecting").clone()
-    }
-}
-
 pub(crate) struct Person {
     pub(crate) number: usize,
     pub(crate) resources: Vec<Name>,
-    pub(crate) line: Line,
+    pub(crate) client: Client,
     pub(crate) dice: Dice,
     pub(crate) book: Book,
     pub(crate) origin: Instant,
@@ -55,6 +34,8 @@ struct Tenancy {
     resource: Name,
     /// The true time until which this holder may believe, by its own clock and margin.
     safe_until: Duration,
+    /// Whether a renewal was ever answered. Before that it may run out while the first try is still on its way.
+    is_kept: bool,
 }
 
 impl Person {
@@ -80,15 +61,8 @@ impl Person {
         Grant::plain(lease, holder, Ttl::from_millis(ttl_ms).expect("in range"), self.dice.next())
     }
 
-    /// Sends a command over a slow network and waits a little for the answer. None: unknown.
     async fn ask(&self, command: Command, patience: Duration) -> Option<Outcome> {
-        let answer = async {
-            sleep(self.dice.ms(0, 60)).await;
-            let outcome = self.line.node()?.order(command).await.ok();
-            sleep(self.dice.ms(0, 60)).await;
-            outcome
-        };
-        timeout(patience, answer).await.ok().flatten()
+        self.client.ask(command, patience).await
     }
 
     /// A lease that is never renewed: it must not end early, which the world checks on the ledger's own events.
@@ -98,6 +72,7 @@ impl Person {
             let answer = self.ask(Command::Grant(grant.clone()), Duration::from_secs(1)).await;
             match answer {
                 Some(Ok(Reply::Granted { lease, .. })) => {
+                    self.book.acknowledged(lease);
                     return self.book.note(self.now(), &format!("{} forgets {lease}", self.number));
                 }
                 // A retry may come after the end of what the first try began.
@@ -111,7 +86,8 @@ impl Person {
     async fn hold_one(&self) {
         let resource = self.resources[self.dice.between(0, self.resources.len() as u64 - 1) as usize].clone();
         let ttl_ms = self.dice.between(1_500, 8_000);
-        let mut tenancy = Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO };
+        let mut tenancy =
+            Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO, is_kept: false };
         let Some(fence) = self.be_seated(&mut tenancy).await else { return };
         let leave = self.now() + self.dice.ms(500, 12_000);
         while self.now() < leave {
@@ -150,6 +126,7 @@ impl Person {
             let sent = self.now();
             match self.ask(acquire.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Seated(seat))) => {
+                    self.book.acknowledged(tenancy.grant.lease);
                     let fence = seat.claims[0].fence;
                     self.book.fence(self.now(), fence.number(), tenancy.resource.as_str());
                     let line = format!("{} holds {}@{fence}", self.number, tenancy.resource);
@@ -160,6 +137,7 @@ impl Person {
                     return if waited && !self.renew(tenancy).await { None } else { Some(fence) };
                 }
                 Some(Ok(Reply::Waiting(_))) => {
+                    self.book.acknowledged(tenancy.grant.lease);
                     (waited, answered) = (true, true);
                     self.renew_once(tenancy).await?;
                     sleep(self.dice.ms(50, 400)).await;
@@ -205,14 +183,17 @@ impl Person {
         }
     }
 
-    async fn renew_once(&self, tenancy: &Tenancy) -> Option<(Duration, u64)> {
+    async fn renew_once(&self, tenancy: &mut Tenancy) -> Option<(Duration, u64)> {
         let renewal = Renewal { lease: tenancy.grant.lease, ttl: None };
         let renew = Command::Renew(Renew { leases: vec![renewal], kind: Kind::Auto });
         loop {
             let sent = self.now();
             match self.ask(renew.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Renewed(each))) => match each.into_iter().next() {
-                    Some(Ok(renewed)) => return Some((sent, renewed.ttl_ms)),
+                    Some(Ok(renewed)) => {
+                        tenancy.is_kept = true;
+                        return Some((sent, renewed.ttl_ms));
+                    }
                     Some(Err(Refusal::Lapsed { how, .. })) => {
                         self.lost(tenancy, &how);
                         return None;
@@ -238,6 +219,9 @@ impl Person {
             return self.book.note(self.now(), &format!("{} hears that it was revoked", self.number));
         }
         self.book.gives_up(self.number, tenancy.resource.as_str());
+        if !tenancy.is_kept {
+            return self.book.note(self.now(), &format!("{} came too late to keep its lease", self.number));
+        }
         let what = format!(
             "holder {} kept trying, and its lease {} with a TTL of {} ms ended: {how:?}",
             self.number, tenancy.grant.lease, tenancy.ttl_ms
@@ -251,6 +235,7 @@ impl Person {
         for _ in 0..200 {
             match self.ask(release.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Released)) => {
+                    self.book.released(fence);
                     return self.book.note(self.now(), &format!("{} released {}", self.number, tenancy.resource));
                 }
                 // It stopped holding before it gave back, so the lease may have run out under way.

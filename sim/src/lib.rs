@@ -1,15 +1,28 @@
-//! Whole nodes on simulated time and disks, in one thread, by seed: the same seed gives the same trace.
+//! Whole nodes on simulated time, disks and networks, in one thread, by seed: the same seed gives the same trace.
 //!
-//! A node stands on a simulated clock, disk and randomness; holders that keep trying talk to it over a slow network;
-//! an operator ends claims of others; a fault plan drawn from the seed cuts its power, stalls its disk, pauses it and bends its clock. The book of what was
-//! observed says which promise was broken, if one was. It never looks away: a run without faults is a failed run.
+//! One node, or several that make a cluster, stand on simulated clocks, disks and randomness; holders that keep trying
+//! talk to them; an operator ends claims of others; a fault plan drawn from the seed cuts power and connections, stalls
+//! disks, pauses processes, bends clocks and changes the members. The book of what was observed says which promise was
+//! broken, if one was. It never looks away: a run without faults is a failed run.
 
 mod book;
+mod chronicle;
+mod client;
 mod dice;
+mod fault;
 mod ground;
 mod holder;
+mod machine;
+mod many;
+mod net;
+mod one;
 mod operator;
-mod world;
+mod reader;
+mod run;
+mod storm;
+mod warden;
+mod way;
 
 pub use book::Violation;
-pub use world::{Plan, Report, run};
+pub use fault::Fault;
+pub use run::{Plan, Report, run};

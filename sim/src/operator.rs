@@ -2,16 +2,16 @@
 //! it has run out, so nobody else may be seated before, unless the operator is impatient.
 
 use crate::book::Book;
+use crate::client::Client;
 use crate::dice::Dice;
 use crate::ground::true_time;
-use crate::holder::Line;
 use std::time::Duration;
 use tenure_core::{Break, Command, Force, Free, Holder, Name, Note, Reply, Revoke, Span, Which, limits};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 pub(crate) struct Operator {
     pub(crate) resources: Vec<Name>,
-    pub(crate) line: Line,
+    pub(crate) client: Client,
     pub(crate) dice: Dice,
     pub(crate) book: Book,
     pub(crate) origin: Instant,
@@ -24,9 +24,8 @@ impl Operator {
         while true_time(self.origin) < self.until {
             sleep(self.dice.ms(3_000, 20_000)).await;
             let order = if self.dice.one_in(3) { self.revoke() } else { self.break_claims() };
-            let Some(node) = self.line.node() else { continue };
-            let answer = timeout(Duration::from_secs(5), node.order(order)).await;
-            if let Ok(Ok(Ok(Reply::Broken { claims: count, .. } | Reply::Revoked { count, .. }))) = answer {
+            let answer = self.client.ask(order, Duration::from_secs(5)).await;
+            if let Some(Ok(Reply::Broken { claims: count, .. } | Reply::Revoked { count, .. })) = answer {
                 self.book.forced(count);
                 self.book.note(true_time(self.origin), &format!("the operator ends {count}"));
             }

@@ -6,7 +6,7 @@ use tenure_server::Tuning;
 use tenure_sim::{Plan, Report, run};
 
 fn plan(seed: u64, tuning: Tuning) -> Plan {
-    Plan { seed, length: Duration::from_secs(90), tuning, forced_ends: Free::WhenVacated, verbose: false }
+    Plan { tuning, ..Plan::sound(seed, 1, Duration::from_secs(90)) }
 }
 
 /// The first seed of so many that breaks this promise.
@@ -21,7 +21,7 @@ fn a_sound_node_keeps_its_promises() {
     let mut forced = 0;
     for seed in 1..=12 {
         let report = run(plan(seed, Tuning::default()));
-        assert!(report.faults.iter().sum::<u64>() > 0, "seed {seed} hurt nothing");
+        assert!(!report.faults.is_empty(), "seed {seed} hurt nothing");
         assert_eq!(report.violations, [], "seed {seed}");
         forced += report.forced;
     }

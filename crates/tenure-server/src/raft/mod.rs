@@ -38,10 +38,9 @@ use openraft::impls::ProgressResponder;
 use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 use openraft_rt::deterministic_rng::DeterministicRng;
 use openraft_rt_tokio::TokioRuntime;
-use peers::Peers;
+use peers::{Members, Peers};
 use reads::Reads;
 use shelf::Shelf;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -304,12 +303,11 @@ async fn follow(
             let metrics = metrics.borrow_watched();
             let leader = metrics.vote.leader_id();
             let leads = metrics.state == ServerState::Leader && metrics.vote.is_committed() && leader.voted_for == node;
-            let known: BTreeMap<u64, Member> =
-                metrics.membership_config.nodes().map(|(id, member)| (*id, member.clone())).collect();
-            (leads.then_some(leader.term), known)
+            let membership = &metrics.membership_config;
+            let by_node = membership.nodes().map(|(id, member)| (*id, member.clone())).collect();
+            (leads.then_some(leader.term), Members { at: *membership.log_id(), by_node })
         };
-        if book.members() != known {
-            book.update(known);
+        if book.update(known) {
             members.send_replace(());
         }
         leading.send_if_modified(|current| std::mem::replace(current, term) != term);

@@ -1,8 +1,9 @@
 //! The way to other nodes as openraft uses it: what it wants said is said to whoever the membership says is there.
 
-use super::types::{Member, RaftVote, Types, encode_meta};
+use super::types::{Member, RaftLogId, RaftVote, Types, encode_meta};
 use super::wire::{
-    read_appended, read_ballot_reply, read_vote, write_append, write_ballot, write_transfer, write_vote,
+    read_appended, read_ballot_reply, read_id, read_vote, write_append, write_ballot, write_id, write_transfer,
+    write_vote,
 };
 use crate::limits::{PEER_PAUSE_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
 use crate::peers::v1::answer::Body as Tell;
@@ -21,7 +22,7 @@ use openraft::raft::{
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 /// The pause after the first failure.
@@ -32,7 +33,14 @@ pub(crate) struct Book {
     network: Arc<dyn Network>,
     sending: Arc<()>,
     us: RwLock<Us>,
-    members: RwLock<BTreeMap<u64, Member>>,
+    members: RwLock<Members>,
+}
+
+/// The members by the newest membership in our log, and the entry that it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Members {
+    pub(super) at: Option<RaftLogId>,
+    pub(super) by_node: BTreeMap<u64, Member>,
 }
 
 /// Who we are. The cluster is 0 before we belong to one.
@@ -57,17 +65,30 @@ impl Book {
         self.us.write().unwrap_or_else(PoisonError::into_inner).cluster = cluster;
     }
 
+    fn known(&self) -> RwLockReadGuard<'_, Members> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The members by the newest membership in our log.
     pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known().by_node.clone()
     }
 
     pub(crate) fn member(&self, node: u64) -> Option<Member> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+        self.known().by_node.get(&node).cloned()
     }
 
-    pub(super) fn update(&self, members: BTreeMap<u64, Member>) {
-        *self.members.write().unwrap_or_else(PoisonError::into_inner) = members;
+    /// Whether somebody goes by a newer membership than the newest in our log.
+    pub(crate) fn is_behind(&self, members: Option<v1::LogId>) -> bool {
+        members.map(read_id) > self.known().at
+    }
+
+    /// Takes note of the members. True if they are not those that were known.
+    pub(super) fn update(&self, members: Members) -> bool {
+        let mut known = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = known.by_node != members.by_node;
+        *known = members;
+        is_news
     }
 
     /// A snapshot is on its way for as long as what is returned is kept.
@@ -105,7 +126,8 @@ impl Book {
 
     fn envelope(&self, to: u64, to_incarnation: u64) -> v1::Envelope {
         let Us { cluster, node, incarnation } = self.us();
-        v1::Envelope { cluster, from: node, from_incarnation: incarnation, to, to_incarnation }
+        let members = self.known().at.map(write_id);
+        v1::Envelope { cluster, from: node, from_incarnation: incarnation, to, to_incarnation, members }
     }
 }
 
@@ -290,4 +312,21 @@ impl RaftNetworkV2<Types> for Way {
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
 fn broken(error: io::Error) -> RPCError<Types> {
     RPCError::Network(NetworkError::new(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::Nowhere;
+
+    #[test]
+    fn whoever_goes_by_a_newer_membership_knows_better() {
+        let book = Book::new(Arc::new(Nowhere), Us { cluster: 7, node: 1, incarnation: 9 });
+        let at = |term, index| Some(v1::LogId { term, index });
+        assert!(book.is_behind(at(1, 0)), "a node without a log knows nobody");
+        assert!(!book.is_behind(None));
+        book.update(Members { at: at(8, 500).map(read_id), by_node: BTreeMap::new() });
+        assert!(book.is_behind(at(8, 501)) && book.is_behind(at(9, 1)));
+        assert!(!book.is_behind(at(8, 500)) && !book.is_behind(at(7, 900)) && !book.is_behind(None));
+    }
 }

@@ -12,11 +12,11 @@ fn missing(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a peer's message has no {what}"))
 }
 
-fn write_id(id: RaftLogId) -> v1::LogId {
+pub(super) fn write_id(id: RaftLogId) -> v1::LogId {
     v1::LogId { term: id.committed_leader_id().term, index: id.index() }
 }
 
-fn read_id(id: v1::LogId) -> RaftLogId {
+pub(super) fn read_id(id: v1::LogId) -> RaftLogId {
     RaftLogId::new_term_index(id.term, id.index)
 }
 

@@ -1,0 +1,223 @@
+//! What every node tells of the one history, held against what others told of it, and against the promises.
+
+use crate::book::Book;
+use crate::net::Life;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tenure_core::{End, Event, Fence, Happening, LeaseId, Ledger, Name, Revision};
+use tenure_server::Node;
+
+/// The history as far as any node has told it.
+pub(crate) struct Chronicle {
+    book: Book,
+    events: Vec<Event>,
+    /// How many of the events each machine has told in its present life.
+    told: BTreeMap<usize, (Life, usize)>,
+    /// The hash of the ledger after an entry.
+    hashes: BTreeMap<u64, u64>,
+    /// Who led in a term.
+    leaders: BTreeMap<u64, u64>,
+    /// The newest entry that any node has applied, and the service time then.
+    newest: u64,
+    now_ms: u64,
+    /// When living leases end unless they are renewed, by the newest entry that said so.
+    deadlines: BTreeMap<LeaseId, (u64, u64)>,
+    living: BTreeMap<LeaseId, BTreeSet<Name>>,
+    ended: BTreeSet<LeaseId>,
+    /// Held, or vacating.
+    taken: BTreeMap<Name, Fence>,
+    fence: u64,
+}
+
+impl Chronicle {
+    pub(crate) fn new(book: Book) -> Self {
+        Self {
+            book,
+            events: Vec::new(),
+            told: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            newest: 0,
+            now_ms: 0,
+            deadlines: BTreeMap::new(),
+            living: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            fence: 0,
+        }
+    }
+
+    /// How many terms had a leader that was seen.
+    pub(crate) fn reigns(&self) -> usize {
+        self.leaders.len()
+    }
+
+    /// Looks at a node.
+    pub(crate) fn look(&mut self, life: Life, node: &Node, at: Duration) {
+        let status = node.status();
+        self.book.saw_applied(status.applied);
+        if let Some(term) = status.leads_in {
+            self.judge_leader(term, status.identity.node, at);
+        }
+        node.read_stale(|ledger| {
+            self.judge_events(life, ledger, at);
+            self.judge_state(status.applied, ledger, at);
+            self.judge_deadlines(status.applied, ledger, at);
+        });
+    }
+
+    fn judge_leader(&mut self, term: u64, node: u64, at: Duration) {
+        let first = *self.leaders.entry(term).or_insert_with(|| {
+            self.book.note(at, &format!("node {node} leads in term {term}"));
+            node
+        });
+        if first != node {
+            self.book.broken("S4", at, &format!("nodes {first} and {node} both lead in term {term}"));
+        }
+    }
+
+    fn judge_state(&mut self, applied: u64, ledger: &Ledger, at: Duration) {
+        let hash = ledger.state_hash();
+        let known = *self.hashes.entry(applied).or_insert(hash);
+        if known != hash {
+            self.book.broken("S7", at, &format!("two ledgers differ after entry {applied}"));
+        }
+    }
+
+    /// A ledger that is as far as another was has every lease that the other had, with a deadline no earlier.
+    fn judge_deadlines(&mut self, applied: u64, ledger: &Ledger, at: Duration) {
+        for (lease, (index, deadline)) in &self.deadlines {
+            if applied < *index {
+                continue;
+            }
+            match (ledger.lease(*lease), ledger.ended_lease(*lease)) {
+                (Some(living), _) if living.deadline().millis() < *deadline => {
+                    self.book.broken("S3", at, &format!("lease {lease} has an earlier deadline than it had"));
+                }
+                (None, Some(ended)) if ended.how == End::Expired && ended.when.millis() < *deadline => {
+                    self.book.broken("S3", at, &format!("lease {lease} expired before its deadline"));
+                }
+                (Some(_), _) | (None, Some(_)) => {}
+                (None, None) => self.book.broken("S10", at, &format!("lease {lease} is gone without a trace")),
+            }
+        }
+        if applied < self.newest {
+            return;
+        }
+        if ledger.now().millis() < self.now_ms {
+            self.book.broken("S3", at, "service time went back");
+        }
+        (self.newest, self.now_ms) = (applied, ledger.now().millis());
+        let living = ledger.leases_from(None).map(|(id, lease)| (id, (applied, lease.deadline().millis())));
+        self.deadlines = living.collect();
+    }
+
+    /// Every node tells the same events, in order and without a gap, in each of its lives.
+    fn judge_events(&mut self, life: Life, ledger: &Ledger, at: Duration) {
+        let (told_in, count) = self.told.get(&life.machine).copied().unwrap_or((life, 0));
+        let mut count = if told_in == life { count } else { 0 };
+        let place = |event: &Event| (event.revision, event.n);
+        let after = count.checked_sub(1).map_or((Revision(0), 0), |last| place(&self.events[last]));
+        let events: Vec<Event> = match ledger.events_after(after) {
+            Ok(events) => events.cloned().collect(),
+            Err(_) => return self.book.broken("S13", at, "events were dropped that nobody had looked at"),
+        };
+        for event in events {
+            match self.events.get(count) {
+                Some(known) if *known == event => {}
+                Some(known) => {
+                    let what = format!("machine {} tells {event:?}, and another one told {known:?}", life.machine);
+                    return self.book.broken("S13", at, &what);
+                }
+                None => self.take(event, at),
+            }
+            count += 1;
+        }
+        self.told.insert(life.machine, (life, count));
+    }
+
+    /// An event that nobody has told before.
+    fn take(&mut self, event: Event, at: Duration) {
+        let follows = match self.events.last() {
+            Some(before) if before.last => event.revision.0 == before.revision.0 + 1 && event.n == 0,
+            Some(before) => event.revision == before.revision && event.n == before.n + 1,
+            None => event.n == 0,
+        };
+        if !follows {
+            self.book.broken("S13", at, &format!("event {}.{} came after a gap", event.revision.0, event.n));
+        }
+        if self.events.last().is_some_and(|before| before.at > event.at) {
+            self.book.broken("S3", at, "service time went back between two events");
+        }
+        self.book.note(at, &format!("event {}.{} {:?}", event.revision.0, event.n, event.what));
+        self.judge_event(&event, at);
+        self.events.push(event);
+    }
+
+    fn judge_event(&mut self, event: &Event, at: Duration) {
+        match &event.what {
+            Happening::Granted { lease, .. } => drop(self.living.insert(*lease, BTreeSet::new())),
+            Happening::Queued { lease, resource, .. } => self.stake(*lease, resource),
+            Happening::Seated { lease, resource, fence, .. } => {
+                if !self.living.contains_key(lease) {
+                    self.book.broken("S14", at, &format!("{resource} was given to {lease}, which does not live"));
+                }
+                if let Some(other) = self.taken.insert(resource.clone(), *fence) {
+                    let what = format!("{resource} was given to {lease} while fence {other} is not over");
+                    self.book.broken("S1", at, &what);
+                }
+                if fence.number() <= self.fence {
+                    let what = format!("{resource} was seated with fence {fence} after {}", self.fence);
+                    self.book.broken("S5", at, &what);
+                }
+                self.fence = fence.number();
+                self.stake(*lease, resource);
+            }
+            Happening::Vacated { lease, resource, until, .. } => {
+                self.unstake(*lease, resource);
+                if until.is_none() {
+                    self.taken.remove(resource);
+                }
+            }
+            Happening::Freed { resource, .. } => drop(self.taken.remove(resource)),
+            Happening::Left { lease, resource, .. } => self.unstake(*lease, resource),
+            Happening::Ended { lease, how, .. } => self.judge_end(*lease, how, event, at),
+            _ => {}
+        }
+        if event.last {
+            self.judge_revision(at);
+        }
+    }
+
+    fn stake(&mut self, lease: LeaseId, resource: &Name) {
+        self.living.entry(lease).or_default().insert(resource.clone());
+    }
+
+    fn unstake(&mut self, lease: LeaseId, resource: &Name) {
+        if let Some(stakes) = self.living.get_mut(&lease) {
+            stakes.remove(resource);
+        }
+    }
+
+    fn judge_end(&mut self, lease: LeaseId, how: &End, event: &Event, at: Duration) {
+        if !self.ended.insert(lease) {
+            self.book.broken("S8", at, &format!("lease {lease} ended twice"));
+        }
+        let deadline = self.deadlines.get(&lease).map(|(_, deadline)| *deadline);
+        if *how == End::Expired && deadline.is_some_and(|deadline| event.at.millis() < deadline) {
+            self.book.broken("S3", at, &format!("lease {lease} expired before its deadline"));
+        }
+    }
+
+    /// At the end of a revision nothing is left of what ended in it.
+    fn judge_revision(&mut self, at: Duration) {
+        let ended = &self.ended;
+        self.living.retain(|lease, stakes| {
+            let is_over = ended.contains(lease);
+            if is_over && !stakes.is_empty() {
+                self.book.broken("S9", at, &format!("lease {lease} ended and left {stakes:?} behind"));
+            }
+            !is_over
+        });
+    }
+}
