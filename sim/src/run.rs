@@ -10,7 +10,9 @@ use crate::many::Many;
 use crate::net::Net;
 use crate::one::One;
 use crate::operator::Operator;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Once;
 use std::time::Duration;
 use tenure_core::{Free, Name};
 use tenure_server::Tuning;
@@ -61,8 +63,35 @@ pub struct Report {
     pub violations: Vec<Violation>,
 }
 
+thread_local! {
+    /// Panics on this thread. One that dies inside a task would otherwise be a silence of that node, and nothing else.
+    static PANICS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with(|panics| panics.set(panics.get() + 1));
+            before(panic);
+        }));
+    });
+    PANICS.with(|panics| panics.set(0));
+}
+
 /// Runs one plan in a runtime of its own, on paused time.
 pub fn run(plan: Plan) -> Report {
+    count_panics();
+    let mut report = run_on_paused_time(plan);
+    let panics = PANICS.with(Cell::get);
+    if panics > 0 {
+        report.violations.push(Violation { promise: "sim", what: format!("{panics} tasks panicked") });
+    }
+    report
+}
+
+fn run_on_paused_time(plan: Plan) -> Report {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     #[cfg(tokio_unstable)]
     builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&plan.seed.to_le_bytes()));

@@ -146,7 +146,8 @@ impl Consensus {
         let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
         let seeds = Arc::new(Seeds(AtomicU64::new(ground.entropy.draw())));
         let (extent, written) = (store.extent(), store.written());
-        let start = Raft::new(node, config, Peers(book.clone()), store, machine);
+        let peers = Peers { book: book.clone(), moved_on: store.moved_on() };
+        let start = Raft::new(node, config, peers, store, machine);
         let raft = seeds.scope(start).await.map_err(failed)?;
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));

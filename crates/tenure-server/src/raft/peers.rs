@@ -20,8 +20,9 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -133,11 +134,16 @@ impl Book {
 
 /// The peers of a node, as openraft asks for them.
 #[derive(Clone)]
-pub(crate) struct Peers(pub(crate) Arc<Book>);
+pub(crate) struct Peers {
+    pub(crate) book: Arc<Book>,
+    /// Whether the log was purged under somebody who sends it.
+    pub(crate) moved_on: Arc<AtomicBool>,
+}
 
 /// The way to one peer.
 pub(crate) struct Way {
     book: Arc<Book>,
+    moved_on: Arc<AtomicBool>,
     node: u64,
     /// What was known of it when the way was made; the book may know better.
     member: Member,
@@ -147,7 +153,8 @@ impl RaftNetworkFactory<Types> for Peers {
     type Network = Way;
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Way {
-        Way { book: self.0.clone(), node: target, member: node.clone() }
+        let (book, moved_on) = (self.book.clone(), self.moved_on.clone());
+        Way { book, moved_on, node: target, member: node.clone() }
     }
 }
 
@@ -248,7 +255,13 @@ impl RaftNetworkV2<Types> for Way {
     {
         let member = self.member();
         let envelope = self.book.envelope(self.node, member.incarnation);
-        let requests = input.map(move |request| write_append(envelope, &request)).boxed();
+        let moved_on = self.moved_on.clone();
+        // What comes without entries may be what was left of entries that are gone: better to begin anew.
+        let whole = input.take_while(move |request| {
+            let is_over = request.entries.is_empty() && moved_on.swap(false, Ordering::AcqRel);
+            ready(!is_over)
+        });
+        let requests = whole.map(move |request| write_append(envelope, &request)).boxed();
         let sent = self.book.network.append(&member.peer_addr, requests);
         let replies = sent.map(|replies| {
             let replies = replies.map_err(unreachable)?;

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -27,6 +28,8 @@ pub(crate) struct Store {
     reader: LogReader,
     writes: mpsc::Sender<Write>,
     written: watch::Receiver<u64>,
+    /// Whether somebody wanted to send what was purged meanwhile.
+    moved_on: Arc<AtomicBool>,
 }
 
 /// What the log holds, by this process's knowledge, whether or not the disk has it yet.
@@ -102,12 +105,17 @@ impl Store {
             // Nobody may be waiting for it.
             let _ = sealed.send(());
         })?;
-        Ok((Self { tail, reader, writes, written }, is_sealed))
+        Ok((Self { tail, reader, writes, written, moved_on: Arc::default() }, is_sealed))
     }
 
     /// The bytes of entries that the log holds or held since this process started.
     pub(crate) fn written(&self) -> watch::Receiver<u64> {
         self.written.clone()
+    }
+
+    /// Told when somebody wants to send what was purged meanwhile.
+    pub(crate) fn moved_on(&self) -> Arc<AtomicBool> {
+        self.moved_on.clone()
     }
 
     /// How large the log is, for whoever must not keep it open.
@@ -364,7 +372,14 @@ impl RaftLogReader<Types> for Store {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<RaftEntry>, io::Error> {
         let fit = self.tail().fit(start, end);
-        self.try_get_log_entries(start..fit).await
+        let entries = self.try_get_log_entries(start..fit).await?;
+        if entries.first().is_some_and(|first| first.log_id.index() != start) {
+            // The log was purged under whoever sends it. A hole must never go out: the way to the peer ends instead, and
+            // the leader sees anew what the peer needs.
+            self.moved_on.store(true, Ordering::Release);
+            return Ok(Vec::new());
+        }
+        Ok(entries)
     }
 }
 

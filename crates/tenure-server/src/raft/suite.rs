@@ -156,3 +156,20 @@ async fn passes_the_storage_suite_when_the_log_is_reopened_before_every_operatio
     DeterministicRng::<TokioRuntime>::scope(1, suite).await.unwrap();
     assert!(reopened.load(Ordering::Relaxed) > 100, "the suite reopened the log before its operations");
 }
+
+#[tokio::test]
+async fn a_log_that_was_purged_under_a_sender_gives_no_entries_with_a_hole_before_them() {
+    let mut store = open(&MemoryDisk::new()).await.unwrap();
+    let entry =
+        |index| RaftEntry { log_id: RaftLogId::new_term_index(1, index), payload: openraft::EntryPayload::Blank };
+    let (told, flushed) = <Types as TypeConfigExt>::oneshot();
+    store.append((0..10).map(entry), IOFlushed::signal(told)).await.unwrap();
+    flushed.await.unwrap().unwrap();
+    let indices = |entries: Vec<RaftEntry>| entries.iter().map(|entry| entry.log_id.index()).collect::<Vec<_>>();
+    assert_eq!(indices(store.limited_get_log_entries(3, 8).await.unwrap()), [3, 4, 5, 6, 7]);
+    assert!(!store.moved_on().load(Ordering::Acquire));
+    store.purge(RaftLogId::new_term_index(1, 5)).await.unwrap();
+    assert_eq!(indices(store.limited_get_log_entries(3, 8).await.unwrap()), [0_u64; 0]);
+    assert!(store.moved_on().load(Ordering::Acquire), "the way to the peer is told");
+    assert_eq!(indices(store.limited_get_log_entries(6, 8).await.unwrap()), [6, 7]);
+}
