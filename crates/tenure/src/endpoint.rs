@@ -5,6 +5,7 @@ use crate::security::{Bearer, Security, unsecured};
 use futures::future::BoxFuture;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
+use rustix::net::{RecvFlags, recv};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -204,7 +205,8 @@ impl Opening {
     /// Whoever has sent an alert hangs up, and a write may notice that before the alert is read.
     fn wrote(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let mut first = [0];
-        if matches!(written, Poll::Ready(Err(_))) && self.stream.try_read(&mut first).is_ok_and(|count| count > 0) {
+        // Past tokio, which may not have heard yet that there is something to read.
+        if matches!(written, Poll::Ready(Err(_))) && recv(&self.stream, &mut first, RecvFlags::PEEK).is_ok() {
             self.heard(first[0]);
         }
         written
