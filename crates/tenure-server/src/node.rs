@@ -212,11 +212,15 @@ impl Node {
         Member { peer_addr, client_addr, incarnation: self.identity().incarnation, rules_max: RULES_MAX }
     }
 
-    /// The members as this node knows them: number, peer address, client address, and whether it votes.
-    pub(crate) fn members(&self) -> Vec<(u64, String, String, bool)> {
+    /// The members as this node knows them.
+    pub(crate) fn standings(&self) -> Vec<peer::Standing> {
         let voters = self.consensus().voters();
-        let members = self.consensus().book().members().into_iter();
-        members.map(|(id, member)| (id, member.peer_addr, member.client_addr, voters.contains(&id))).collect()
+        let members = self.consensus().members().into_iter();
+        let standing = |(id, member): (u64, Member)| peer::Standing {
+            member: Some(member.told_as(id)),
+            votes: voters.contains(&id),
+        };
+        members.map(standing).collect()
     }
 
     pub(crate) fn consensus(&self) -> &Consensus {
@@ -395,7 +399,7 @@ impl Node {
         Cluster {
             term,
             knows_leader: leader.is_some(),
-            members: self.members().len(),
+            members: self.standings().len(),
             apply_lag: last_index.saturating_sub(applied),
             follower_lag: behind.map(|(_, matched)| last_index.saturating_sub(matched)).max().unwrap_or_default(),
             log_entries: last_index.saturating_sub(purged),

@@ -23,14 +23,18 @@ pub enum CannotChange {
 
 impl Node {
     /// Changes the members through whoever leads.
-    pub(crate) async fn change(&self, change: Change) -> Result<(), CannotChange> {
+    pub(crate) async fn change(&self, change: Change) -> Result<Vec<v1::Standing>, CannotChange> {
         match self.consensus().leader() {
-            Some(leader) if leader == self.identity().node => self.change_here(change).await,
+            Some(leader) if leader == self.identity().node => {
+                self.change_here(change).await?;
+                Ok(self.standings())
+            }
             Some(leader) => {
                 let ask = Ask::Change(v1::Change { body: Some(change) });
                 let patience = CATCH_UP_TIMEOUT + PEER_PATIENCE_SHORT;
                 match self.consensus().book().ask(leader, ask, patience).await {
-                    Ok(_) => Ok(()),
+                    Ok(Tell::Done(done)) => Ok(done.members),
+                    Ok(_) => Err(CannotChange::Refused("the leader's answer is to another question".into())),
                     Err(error) if error.kind() == io::ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
                     Err(error) => Err(CannotChange::Refused(format!(
                         "the leader did not answer ({error}); whether it was done is not known; look at the members"

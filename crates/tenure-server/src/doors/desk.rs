@@ -129,11 +129,18 @@ impl Desk {
     }
 
     pub(super) fn members(&self) -> v1::MembersReply {
-        let member = |(node, peer_addr, client_addr, votes)| v1::Member { node, peer_addr, client_addr, votes };
+        self.told_of(self.node.standings())
+    }
+
+    fn told_of(&self, standings: Vec<peer::Standing>) -> v1::MembersReply {
+        let member = |standing: peer::Standing| {
+            let peer::Member { node, peer_addr, client_addr, .. } = standing.member.unwrap_or_default();
+            v1::Member { node, peer_addr, client_addr, votes: standing.votes }
+        };
         v1::MembersReply {
             cluster: self.node.identity().cluster,
             leader: self.node.status().leader.unwrap_or_default(),
-            members: self.node.members().into_iter().map(member).collect(),
+            members: standings.into_iter().map(member).collect(),
         }
     }
 
@@ -164,8 +171,8 @@ impl Desk {
             };
             Failure { code: code.text().into(), message: cannot.to_string(), ..Failure::default() }
         };
-        self.node.change(change).await.map_err(cannot)?;
-        Ok(self.members())
+        let members = self.node.change(change).await.map_err(cannot)?;
+        Ok(self.told_of(members))
     }
 }
 

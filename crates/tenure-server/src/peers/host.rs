@@ -74,6 +74,11 @@ impl Host {
             return Err(Refused::Stopped);
         }
         let log = self.node.consensus();
+        // Whoever was removed may not know it yet. It is told nothing that it could pass on.
+        let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Forward(_) | Ask::Change(_));
+        if is_for_members && log.book().member(envelope.from).is_none() {
+            return Err(Refused::NotMeant(format!("node {} is no member any longer", envelope.from)));
+        }
         let tell = match ask {
             Ask::Hello(_) => Tell::Hello(self.hello().await),
             Ask::Adopt(adopt) => self.adopt(adopt).await?,
@@ -82,14 +87,14 @@ impl Host {
             Ask::Snapshot(part) => Tell::Snapshot(log.answer_snapshot(part).await?),
             Ask::Transfer(request) => {
                 log.answer_transfer(&request).await?;
-                Tell::Done(Done {})
+                Tell::Done(Done::default())
             }
             Ask::ReadIndex(_) => Tell::ReadIndex(self.read_index().await?),
             Ask::Forward(forward) => Tell::Forward(self.forward(forward).await?),
             Ask::Change(change) => {
                 let change = change.body.ok_or_else(|| Refused::No("the change says nothing".into()))?;
                 self.node.change_here(change).await?;
-                Tell::Done(Done {})
+                Tell::Done(Done { members: self.node.standings() })
             }
             Ask::Audit(_) => {
                 let told = |noted: Hash| v1::Hash { index: noted.index, hash: noted.hash };
@@ -167,7 +172,7 @@ impl Host {
 
     async fn adopt(&self, adopt: Adopt) -> Result<Tell, Refused> {
         match self.node.adopt(adopt.cluster).await? {
-            true => Ok(Tell::Done(Done {})),
+            true => Ok(Tell::Done(Done::default())),
             false => {
                 let ours = self.node.identity().cluster;
                 Err(Refused::No(format!("this node belongs to another cluster ({ours:016x})")))

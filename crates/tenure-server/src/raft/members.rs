@@ -67,6 +67,13 @@ impl Consensus {
         voters.into_iter().collect()
     }
 
+    /// All members, by the newest membership in the log.
+    pub(crate) fn members(&self) -> BTreeMap<u64, Member> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.membership_config.nodes().map(|(id, member)| (*id, member.clone())).collect()
+    }
+
     /// Told when the members change.
     pub(crate) fn members_changed(&self) -> watch::Receiver<()> {
         self.members.clone()
