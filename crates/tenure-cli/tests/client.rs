@@ -492,7 +492,8 @@ async fn what_was_given_up_while_the_server_was_away_can_be_asked_for_again() {
     let addr = server.addr.trim_start_matches("http://").to_owned();
     let life = client.begin().ttl(LONG).begin().await.unwrap();
     server.kill9();
-    let given_up = tokio::time::timeout(Duration::from_millis(100), life.claim("db").acquire()).await;
+    let asked = life.claim("db").wait(LONG).acquire();
+    let given_up = tokio::time::timeout(Duration::from_millis(100), asked).await;
     assert!(given_up.is_err(), "nobody is there to answer: {given_up:?}");
     let _server = Server::start_at(directory.path(), &addr);
     // Long before the lease is over, by which time nothing could be on its way.
