@@ -47,6 +47,11 @@ fn call(method: &Method, path: &str) -> Call {
         ("GET", "/v1/history") => Call::History,
         ("GET", "/v1/watch") => Call::Watch,
         ("GET", "/v1/status") => Call::Status,
+        ("GET", "/v1/cluster/members") => Call::Members,
+        ("POST", "/v1/cluster/members") => Call::AddMember,
+        ("DELETE", "/v1/cluster/members/{node}") => Call::RemoveMember,
+        ("POST", "/v1/cluster/leader") => Call::TransferLead,
+        ("POST", "/v1/cluster/backup") => Call::Backup,
         _ => Call::Other,
     }
 }
@@ -71,6 +76,6 @@ mod tests {
                 count += 1;
             }
         }
-        assert_eq!(count, 27);
+        assert_eq!(count, 32);
     }
 }
