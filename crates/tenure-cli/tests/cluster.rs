@@ -150,7 +150,7 @@ async fn all_killed_at_once_and_everything_acknowledged_is_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_paused_longer_than_the_ttl_ends_no_lease_that_was_renewed() {
     let mut cluster = Cluster::start(3).await;
-    let ttl = Duration::from_secs(4);
+    let ttl = Duration::from_secs(8);
     let client = cluster.client().await;
     let hold = client.lease("db/leader").ttl(ttl).acquire().await.unwrap();
     for _ in 0..rounds(1) {
@@ -300,7 +300,7 @@ async fn next_events(watch: &mut tenure::Watch) -> Vec<String> {
 async fn a_leader_that_is_stopped_hands_over_first() {
     let mut cluster = Cluster::start(3).await;
     let client = cluster.client().await;
-    let hold = client.lease("db").ttl(Duration::from_secs(3)).acquire().await.unwrap();
+    let hold = client.lease("db").ttl(Duration::from_secs(15)).acquire().await.unwrap();
     for _ in 0..3 {
         let leader = cluster.leader().await;
         assert!(cluster.stop(leader).success());
