@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener as Bound};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tempfile::TempDir;
@@ -44,9 +45,17 @@ struct Plan {
     wire: SocketAddr,
 }
 
-/// A port that is free at this moment.
+/// A port that is free, below those that the kernel gives to connections: it must still be free when a node starts again.
 fn free() -> SocketAddr {
-    Bound::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 100).unwrap() * 100;
+    loop {
+        let port = 20_000 + (first + NEXT.fetch_add(1, Ordering::SeqCst)) % 12_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if Bound::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 impl Cluster {
