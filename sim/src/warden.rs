@@ -127,7 +127,10 @@ impl Warden {
         let Some((life, leader)) = leaders.max_by_key(|(_, node)| node.status().leads_in) else { return Told::Unknown };
         let identity = leader.identity();
         let envelope = Envelope {
+            // As the leader would ask itself for an operator: only members may ask for changes.
             cluster: identity.cluster,
+            from: identity.node,
+            from_incarnation: identity.incarnation,
             to: identity.node,
             to_incarnation: identity.incarnation,
             ..Envelope::default()
