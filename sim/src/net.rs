@@ -64,7 +64,7 @@ impl Weather {
 
 /// Where peers reach a machine.
 pub(crate) fn peer_address(machine: usize) -> String {
-    format!("m{machine}")
+    format!("m{machine}:7421")
 }
 
 /// Where clients reach a machine.
@@ -74,7 +74,7 @@ pub(crate) fn client_address(machine: usize) -> String {
 
 /// Which machine an address means.
 pub(crate) fn machine_at(address: &str) -> Option<usize> {
-    address.trim_start_matches("http://").strip_prefix('m')?.parse().ok()
+    address.trim_start_matches("http://").strip_prefix('m')?.split(':').next()?.parse().ok()
 }
 
 impl Net {
