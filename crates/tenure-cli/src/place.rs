@@ -1,6 +1,6 @@
 //! Where a server is among others: what the settings say of it, checked and put together.
 
-use crate::args::duration;
+use crate::args::{NodeAt, duration, is_address};
 use crate::config::Settings;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
@@ -27,11 +27,13 @@ pub(crate) struct Plan {
 pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
     let usage = |why: &str, next: &str| Failure::usage(what, why, next);
     let node = Some(settings.node_id).filter(|node| *node != 0);
-    let peers = settings.peers.iter().map(|peer| read_peer(peer).ok_or(peer)).collect::<Result<Vec<_>, _>>();
+    let peers =
+        settings.peers.iter().map(|peer| peer.parse::<NodeAt>().map_err(|_| peer)).collect::<Result<Vec<_>, _>>();
     let peers = peers.map_err(|peer| {
         usage(&format!("{peer:?} is no peer"), "Say a number and an address each, such as 1=10.0.0.1:7421.")
     })?;
-    let by_number: BTreeMap<u64, String> = peers.iter().cloned().collect();
+    let by_number: BTreeMap<u64, String> =
+        peers.iter().cloned().map(|NodeAt { node, address }| (node, address)).collect();
     if by_number.len() < peers.len() || by_number.len() > PEERS_MAX {
         return Err(usage("the peers have a number twice, or are too many", "Give each of them a number of its own."));
     }
@@ -88,21 +90,6 @@ pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
 fn beside(listen: SocketAddr) -> SocketAddr {
     let port = if listen.port() == 0 { 0 } else { listen.port().wrapping_add(1) };
     SocketAddr::new(listen.ip(), port)
-}
-
-fn read_peer(text: &str) -> Option<(u64, String)> {
-    let (node, address) = text.split_once('=')?;
-    let node: u64 = node.trim().parse().ok().filter(|node| *node > 0)?;
-    let address = address.trim();
-    is_address(address).then(|| (node, address.to_owned()))
-}
-
-/// A host and a port. Whether anybody is there is found out later.
-fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let is_host =
-        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte));
-    is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::metrics::{Cluster, Levels, Metrics};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::{Network, v1 as peer};
-use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing, Us};
+use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
 use crate::replica::Replica;
 use crate::trace;
 use crate::watch::Seating;
@@ -89,7 +89,7 @@ pub struct Status {
     pub term: u64,
     /// Who leads, as far as it knows.
     pub leader: Option<u64>,
-    /// The newest entry in its log, and the newest that is on a majority.
+    /// The newest entry in its log.
     pub last_index: u64,
     /// The newest entry that a majority has.
     pub committed: u64,
@@ -118,14 +118,13 @@ impl Node {
         let Environment { clock, entropy, disk, workers, tuning, network, place } = environment;
         let identity = Identity::open(&disk, &*entropy, &place).await?;
         let metrics = Metrics::new(clock.clone());
-        let Identity { cluster, node, incarnation } = identity;
         let ground = Ground {
             disk: disk.clone(),
             entropy: entropy.clone(),
             workers,
             tuning,
             metrics: metrics.clone(),
-            book: Arc::new(Book::new(network, Us { cluster, node, incarnation })),
+            book: Arc::new(Book::new(network, identity)),
             election_timeout: place.election_timeout,
             clock: clock.clone(),
         };
@@ -183,8 +182,7 @@ impl Node {
 
     /// Whose data it holds.
     pub fn identity(&self) -> Identity {
-        let Us { cluster, node, incarnation } = self.consensus().book().us();
-        Identity { cluster, node, incarnation }
+        self.consensus().book().us()
     }
 
     /// Whether it is the only member of its cluster.

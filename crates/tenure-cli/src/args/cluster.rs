@@ -87,9 +87,13 @@ impl FromStr for NodeAt {
         let (node, address) = text.split_once('=').ok_or_else(wrong)?;
         let node = node.trim().parse().ok().filter(|node| *node > 0).ok_or_else(wrong)?;
         let address = address.trim();
-        let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let fits = !host.is_empty() && host.bytes().all(is_host) && port.parse::<u16>().is_ok_and(|port| port != 0);
-        if fits { Ok(Self { node, address: address.into() }) } else { Err(wrong()) }
+        if is_address(address) { Ok(Self { node, address: address.into() }) } else { Err(wrong()) }
     }
+}
+
+/// Whether this is a host and a port. Whether anybody is there is found out later.
+pub(crate) fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    !host.is_empty() && host.bytes().all(is_host) && port.parse::<u16>().is_ok_and(|port| port != 0)
 }

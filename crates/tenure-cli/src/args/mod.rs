@@ -17,7 +17,7 @@ mod serve;
 mod value;
 
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
-pub(crate) use cluster::{Anew, Cluster, NodeAt};
+pub(crate) use cluster::{Anew, Cluster, NodeAt, is_address};
 pub(crate) use config::Config;
 pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;

@@ -157,31 +157,32 @@ async fn said(address: &str) -> Option<v1::StatusReply> {
 }
 
 async fn add(caller: &Caller, NodeAt { node, address }: NodeAt) -> Result<ExitCode, Failure> {
-    let what = format!("cannot add node {node}");
-    let client = caller.connect(&what).await?;
     let request = v1::AddMemberRequest { node, peer_addr: address };
-    let reply = client.add_member(request).await.map_err(|error| Failure::of(&what, &error))?;
-    told(caller, &format!("node {node} has caught up and votes"), &reply)
+    let call = async |client: Client| client.add_member(request).await;
+    change(caller, &format!("add node {node}"), &format!("node {node} has caught up and votes"), call).await
 }
 
 async fn remove(caller: &Caller, node: u64) -> Result<ExitCode, Failure> {
-    let what = format!("cannot remove node {node}");
-    let client = caller.connect(&what).await?;
-    let request = v1::RemoveMemberRequest { node };
-    let reply = client.remove_member(request).await.map_err(|error| Failure::of(&what, &error))?;
-    told(caller, &format!("node {node} is out; stop it and remove its data directory"), &reply)
+    let call = async |client: Client| client.remove_member(v1::RemoveMemberRequest { node }).await;
+    let done = format!("node {node} is out; stop it and remove its data directory");
+    change(caller, &format!("remove node {node}"), &done, call).await
 }
 
 async fn transfer(caller: &Caller, node: u64) -> Result<ExitCode, Failure> {
-    let what = format!("cannot hand the lead to node {node}");
-    let client = caller.connect(&what).await?;
-    let request = v1::TransferLeadRequest { node };
-    let reply = client.transfer_lead(request).await.map_err(|error| Failure::of(&what, &error))?;
-    told(caller, &format!("node {node} leads"), &reply)
+    let call = async |client: Client| client.transfer_lead(v1::TransferLeadRequest { node }).await;
+    change(caller, &format!("hand the lead to node {node}"), &format!("node {node} leads"), call).await
 }
 
-fn told(caller: &Caller, words: &str, reply: &v1::MembersReply) -> Result<ExitCode, Failure> {
-    print::say(words);
-    print::draw(caller.output, &List(rows(reply)));
+/// Has the members changed, and shows who they are now.
+async fn change(
+    caller: &Caller,
+    what: &str,
+    done: &str,
+    call: impl AsyncFnOnce(Client) -> Result<v1::MembersReply, tenure::Error>,
+) -> Result<ExitCode, Failure> {
+    let what = format!("cannot {what}");
+    let reply = call(caller.connect(&what).await?).await.map_err(|error| Failure::of(&what, &error))?;
+    print::say(done);
+    print::draw(caller.output, &List(rows(&reply)));
     Ok(ExitCode::SUCCESS)
 }

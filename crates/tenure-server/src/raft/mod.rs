@@ -16,7 +16,7 @@ mod types;
 mod wire;
 
 pub(crate) use members::Standing;
-pub(crate) use peers::{Book, Us};
+pub(crate) use peers::Book;
 pub(crate) use remains::{Remains, place_snapshot};
 pub(crate) use types::Member;
 
@@ -29,7 +29,7 @@ use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
-use log::{Log, LogError, LogOptions, Torn};
+use log::{Log, LogError, LogOptions, Recovered, Torn};
 use machine::Machine;
 use mark::Mark;
 use openraft::async_runtime::WatchReceiver;
@@ -134,9 +134,7 @@ impl Consensus {
     pub(crate) async fn open(ground: Ground) -> Result<(Self, Found), OpenError> {
         let mut machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
         let audits = machine.audited(ground.clock);
-        let mark = Mark::new(ground.disk.clone());
-        let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
-        let (log, recovered) = Log::open(ground.disk, options).await?;
+        let (log, recovered, mark) = open_log(ground.disk).await?;
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
         let (store, sealed) = Store::start(log, recovered, mark, ground.workers, ground.metrics)?;
@@ -252,6 +250,14 @@ impl Consensus {
             tracing::error!("the log was not sealed in time; this start-up will be as after a crash");
         }
     }
+}
+
+/// Opens the log on disk, which must go as far as its mark says.
+async fn open_log(disk: SharedDisk) -> Result<(Log, Recovered, Mark), OpenError> {
+    let mark = Mark::new(disk.clone());
+    let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
+    let (log, recovered) = Log::open(disk, options).await?;
+    Ok((log, recovered, mark))
 }
 
 /// Everything that the log no longer has must be in the snapshot.

@@ -5,6 +5,7 @@ use super::wire::{
     read_appended, read_ballot_reply, read_id, read_vote, write_append, write_ballot, write_id, write_transfer,
     write_vote,
 };
+use crate::identity::Identity;
 use crate::limits::{PEER_PAUSE_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
@@ -33,7 +34,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(crate) struct Book {
     network: Arc<dyn Network>,
     sending: Arc<()>,
-    us: RwLock<Us>,
+    us: RwLock<Identity>,
     members: RwLock<Members>,
 }
 
@@ -44,20 +45,12 @@ pub(super) struct Members {
     pub(super) by_node: BTreeMap<u64, Member>,
 }
 
-/// Who we are. The cluster is 0 before we belong to one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Us {
-    pub(crate) cluster: u64,
-    pub(crate) node: u64,
-    pub(crate) incarnation: u64,
-}
-
 impl Book {
-    pub(crate) fn new(network: Arc<dyn Network>, us: Us) -> Self {
+    pub(crate) fn new(network: Arc<dyn Network>, us: Identity) -> Self {
         Self { network, sending: Arc::default(), us: RwLock::new(us), members: RwLock::default() }
     }
 
-    pub(crate) fn us(&self) -> Us {
+    pub(crate) fn us(&self) -> Identity {
         *self.us.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,7 +119,7 @@ impl Book {
     }
 
     fn envelope(&self, to: u64, to_incarnation: u64) -> v1::Envelope {
-        let Us { cluster, node, incarnation } = self.us();
+        let Identity { cluster, node, incarnation } = self.us();
         let members = self.known().at.map(write_id);
         v1::Envelope { cluster, from: node, from_incarnation: incarnation, to, to_incarnation, members }
     }
@@ -334,7 +327,7 @@ mod tests {
 
     #[test]
     fn whoever_goes_by_a_newer_membership_knows_better() {
-        let book = Book::new(Arc::new(Nowhere), Us { cluster: 7, node: 1, incarnation: 9 });
+        let book = Book::new(Arc::new(Nowhere), Identity { cluster: 7, node: 1, incarnation: 9 });
         let at = |term, index| Some(v1::LogId { term, index });
         assert!(book.is_behind(at(1, 0)), "a node without a log knows nobody");
         assert!(!book.is_behind(None));

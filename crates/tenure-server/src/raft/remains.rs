@@ -1,11 +1,9 @@
 //! The log and the snapshot of a node that does not run: what is left in them, and a snapshot where nothing was.
 
-use super::log::{Log, LogOptions};
 use super::machine::Machine;
-use super::mark::Mark;
 use super::shelf::{Shelf, Snapshot};
 use super::types::{Member, Membership, RaftLogId, StoredMembership, decode_entry, decode_log_id, encode_meta};
-use super::{OpenError, check_gap};
+use super::{OpenError, check_gap, open_log};
 use crate::disk::SharedDisk;
 use crate::workers::Workers;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +19,7 @@ impl Remains {
     /// been acknowledged, so that leaving them out could be wrong.
     pub(crate) async fn read(disk: SharedDisk) -> Result<Ledger, OpenError> {
         let mut machine = Machine::load(Shelf::new(disk.clone()), Workers::Threads)?;
-        let mark = Mark::new(disk.clone());
-        let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
-        let (log, recovered) = Log::open(disk, options).await?;
+        let (log, recovered, _) = open_log(disk).await?;
         let purged = recovered.purged.as_ref().map(|purged| decode_log_id(&purged.log_id)).transpose()?;
         check_gap(purged, machine.applied())?;
         let reader = log.reader();
