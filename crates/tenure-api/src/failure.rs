@@ -368,6 +368,20 @@ fn how_it_ended(how: &End) -> String {
     }
 }
 
+/// Why a call was never made: nobody listens there, so nothing can have been done. None if it may have been made.
+pub fn never_made(status: &Status) -> Option<String> {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return Some(error.to_string());
+        }
+        source = error.source();
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ mod write;
 pub use bad::BadRequest;
 pub use codec::{TreatyCodec, TreatyDecoder};
 pub use cursor::{read_cursor, write_cursor};
-pub use failure::{Code, code_of, failure, failure_status, read_status};
+pub use failure::{Code, code_of, failure, failure_status, never_made, read_status};
 pub use read::{
     Draw, read_class_name, read_handle, read_holder, read_key, read_label, read_lease, read_name, read_prefix,
     read_request,

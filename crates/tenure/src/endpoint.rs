@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tenure_api::never_made;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tonic::Status;
@@ -131,8 +132,7 @@ impl Endpoint {
         if self.wants_tls.load(Ordering::Acquire) {
             return Error::Handshake { addr: self.name().into(), why: "it speaks TLS; write https://".into() };
         }
-        // A call that never found anybody was not made.
-        match refusal(&status) {
+        match never_made(&status) {
             Some(why) => self.unreachable(why),
             None => status.into(),
         }
@@ -169,20 +169,6 @@ impl Endpoint {
         };
         target.map(settled).map_err(|error| self.unreachable(root_cause(&error)))
     }
-}
-
-/// Why nobody was found, if nobody was.
-fn refusal(status: &Status) -> Option<String> {
-    let mut source = std::error::Error::source(status);
-    while let Some(error) = source {
-        if let Some(error) = error.downcast_ref::<io::Error>()
-            && error.kind() == io::ErrorKind::ConnectionRefused
-        {
-            return Some(error.to_string());
-        }
-        source = error.source();
-    }
-    None
 }
 
 /// What TLS begins an alert with. HTTP/2 begins with the length of a frame, which is never so large.

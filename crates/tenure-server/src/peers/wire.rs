@@ -15,13 +15,13 @@ use futures::future::{BoxFuture, ready};
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tenure_api::never_made;
 use tokio::net::TcpListener;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -117,22 +117,10 @@ fn failed(status: Status) -> io::Error {
     let kind = match status.code() {
         Code::PermissionDenied => io::ErrorKind::PermissionDenied,
         Code::FailedPrecondition => io::ErrorKind::Other,
-        _ if was_refused(&status) => io::ErrorKind::ConnectionRefused,
+        _ if never_made(&status).is_some() => io::ErrorKind::ConnectionRefused,
         _ => io::ErrorKind::ConnectionReset,
     };
     io::Error::new(kind, status.message().to_owned())
-}
-
-/// Whether nobody was there: nothing can have been done then.
-fn was_refused(status: &Status) -> bool {
-    let mut source = status.source();
-    while let Some(error) = source {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// Answers peers on a listener until `stop` resolves; secured, only those that prove to be some.
