@@ -150,6 +150,26 @@ async fn the_lead_is_handed_to_whom_it_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_typed_when_the_leader_has_just_died_is_done_by_the_next_one() {
+    let mut cluster = Cluster::start(3).await;
+    for typed in [&["acquire", "jobs/nightly"][..], &["ls"], &["cluster", "transfer", "3"], &["cluster", "members"]] {
+        // One that lives is to be handed the lead.
+        let leader = cluster.leader().await;
+        if leader == 3 {
+            types(&cluster, 3, &["cluster", "transfer", "1"]);
+        }
+        let leader = cluster.leader().await;
+        cluster.kill9(leader);
+        let addrs = cluster.addrs_from(leader);
+        let output = tenure(&[&["--addr", &addrs], typed].concat());
+        assert!(output.status.success(), "{typed:?}: {}\n{}", said(&output), cluster.words());
+        cluster.begin(leader);
+        cluster.all_ready();
+    }
+    cluster.tell_faults();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_away_for_long_takes_a_snapshot() {
     let mut cluster = Cluster::start(3).await;
     let away = cluster.followers().await[0];

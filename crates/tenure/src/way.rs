@@ -57,6 +57,7 @@ impl Way {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
+        // Servers in a row that are not there, and answers of those that are there and know no leader.
         let (mut gone, mut leaderless) = (0, 0);
         loop {
             let (place, rpc) = self.rpc().await;
@@ -82,7 +83,7 @@ impl Way {
             match error.code() {
                 // A server that is there and does not lead will know who does in a moment.
                 Some(_) => {
-                    leaderless += 1;
+                    (gone, leaderless) = (0, leaderless + 1);
                     tokio::time::sleep(PAUSE).await;
                 }
                 None => gone += 1,

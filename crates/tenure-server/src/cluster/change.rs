@@ -8,7 +8,7 @@ use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::change::Body as Change;
 use crate::peers::v1::question::Body as Ask;
 use crate::raft::Member;
-use std::io;
+use std::io::ErrorKind;
 
 /// Why the members were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,11 @@ impl Node {
                 match self.consensus().book().ask(leader, ask, patience).await {
                     Ok(Tell::Done(done)) => Ok(done.members),
                     Ok(_) => Err(CannotChange::Refused("the leader's answer is to another question".into())),
-                    Err(error) if error.kind() == io::ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
+                    Err(error) if error.kind() == ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
+                    // Whoever is not there, or does not lead, has done nothing.
+                    Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
+                        Err(CannotChange::NotNow(format!("{error}; nothing was changed; ask again")))
+                    }
                     Err(error) => Err(CannotChange::Refused(format!(
                         "the leader did not answer ({error}); whether it was done is not known; look at the members"
                     ))),
@@ -106,14 +110,14 @@ impl Node {
         let adopted = book.ask_at(address, (id, member.incarnation), adopt, PEER_PATIENCE_SHORT).await;
         adopted
             .map_err(|error| CannotChange::Refused(format!("node {id} did not join: {error}; nothing was changed")))?;
-        self.consensus().admit(id, member, CATCH_UP_TIMEOUT).await.map_err(CannotChange::Refused)
+        self.consensus().admit(id, member, CATCH_UP_TIMEOUT).await
     }
 
     async fn set_member(&self, member: v1::Member) -> Result<(), CannotChange> {
         let (id, member) = (member.node, Member::from(member));
         match self.consensus().book().member(id) {
             Some(known) if known.incarnation == member.incarnation => {
-                self.consensus().set_member(id, member).await.map_err(CannotChange::Refused)
+                self.consensus().set_member(id, member).await
             }
             _ => Err(CannotChange::Refused(format!("node {id} is not a member with this data directory"))),
         }
@@ -127,7 +131,7 @@ impl Node {
         if self.consensus().voters() == [id] {
             return Err(CannotChange::Refused(format!("node {id} is the last voter; nothing was changed")));
         }
-        self.consensus().remove(id).await.map_err(CannotChange::Refused)
+        self.consensus().remove(id).await
     }
 
     async fn transfer(&self, id: u64) -> Result<(), CannotChange> {

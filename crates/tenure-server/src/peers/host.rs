@@ -53,7 +53,7 @@ impl From<CannotChange> for Refused {
     fn from(cannot: CannotChange) -> Self {
         match cannot {
             CannotChange::Refused(why) => Self::No(why),
-            CannotChange::NotNow(_) => Self::Stopped,
+            CannotChange::NotNow(why) => Self::NotMeant(why),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Consensus;
 use super::types::{Member, RaftLogId};
+use crate::cluster::CannotChange;
 use crate::limits::{CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
 use crate::peers::v1;
 use crate::peers::v1::question::Body as Ask;
@@ -33,15 +34,15 @@ fn index(id: Option<RaftLogId>) -> u64 {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
-fn say(refusal: Refusal) -> String {
+fn say(refusal: Refusal) -> CannotChange {
     match &refusal {
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
-            "this node leads no longer; look at the members, and ask again".into()
+            CannotChange::NotNow("this node leads no longer; look at the members, and ask again".into())
         }
         RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
-            "another change of the members is under way; nothing was changed; ask again".into()
+            CannotChange::Refused("another change of the members is under way; nothing was changed; ask again".into())
         }
-        other => other.to_string(),
+        other => CannotChange::Refused(other.to_string()),
     }
 }
 
@@ -102,7 +103,7 @@ impl Consensus {
     }
 
     /// A leader that has not heard from a majority for a moment refuses before anything is written: it is asked again.
-    async fn change_members(&self, change: Change, retain: bool) -> Result<(), String> {
+    async fn change_members(&self, change: Change, retain: bool) -> Result<(), CannotChange> {
         for _ in 0..CHANGE_TRIES {
             let changed = self.seeds.scope(self.raft.change_membership(change.clone(), retain)).await;
             let is_unsure = matches!(&changed, Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))
@@ -112,28 +113,30 @@ impl Consensus {
             }
             tokio::time::sleep(TICK).await;
         }
-        Err("a majority of the nodes does not answer; nothing was changed; ask again".into())
+        let text = "a majority of the nodes does not answer; nothing was changed; ask again";
+        Err(CannotChange::Refused(text.into()))
     }
 
     /// Makes a node a learner, and a voter once it has caught up.
-    pub(crate) async fn admit(&self, id: u64, member: Member, patience: Duration) -> Result<(), String> {
+    pub(crate) async fn admit(&self, id: u64, member: Member, patience: Duration) -> Result<(), CannotChange> {
         let learners = BTreeMap::from([(id, member.clone())]);
         self.change_members(ChangeMembers::AddNodes(learners), true).await?;
         let learns = self.seeds.scope(self.raft.add_learner(id, member, true));
         let learns = tokio::time::timeout(patience, learns).await;
         let learns = learns.map_err(|_| {
-            format!("node {id} did not catch up in {} s; it stays a learner; ask again", patience.as_secs())
+            let seconds = patience.as_secs();
+            CannotChange::Refused(format!("node {id} did not catch up in {seconds} s; it stays a learner; ask again"))
         })?;
         learns.map_err(say)?;
         self.change_members(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await
     }
 
-    pub(crate) async fn set_member(&self, id: u64, member: Member) -> Result<(), String> {
+    pub(crate) async fn set_member(&self, id: u64, member: Member) -> Result<(), CannotChange> {
         self.change_members(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])), true).await
     }
 
     /// Takes a node's vote, and then its place.
-    pub(crate) async fn remove(&self, id: u64) -> Result<(), String> {
+    pub(crate) async fn remove(&self, id: u64) -> Result<(), CannotChange> {
         if self.voters().contains(&id) {
             return self.change_members(ChangeMembers::RemoveVoters(BTreeSet::from([id])), false).await;
         }
