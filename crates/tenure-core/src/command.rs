@@ -6,6 +6,7 @@ use crate::limits::NAME_BYTES_MAX;
 use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
 use crate::names::{Holder, Key, Label, Labels, LeaseId, Name, Note};
 use crate::time::{Moment, Span, Ttl};
+use crate::txn::Txn;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -65,6 +66,10 @@ pub enum Command {
     Put(Put),
     /// Remove keys.
     Delete(Delete),
+    /// Compare keys, and write, remove and look at some, in one step.
+    Txn(Txn),
+    /// Forget what keys were before a revision of the keyspace.
+    Compact(Compact),
 }
 
 impl Command {
@@ -91,9 +96,10 @@ impl Command {
             Self::Transfer(it) => it.force.as_ref().map_or(0, force) + it.handle.resource.as_str().len(),
             Self::Define(it) => it.resource.as_str().len(),
             Self::SetClass(it) => 64 + it.name.as_str().len(),
-            Self::Put(it) => it.key.bytes().len() + it.value.as_ref().map_or(0, |value| value.len()),
-            Self::Delete(Delete { keys: Keys::One(key) }) => key.bytes().len(),
-            Self::Delete(Delete { keys: Keys::Prefix(prefix) }) => prefix.len(),
+            Self::Put(it) => it.bytes(),
+            Self::Delete(it) => it.keys.bytes(),
+            Self::Txn(it) => it.bytes(),
+            Self::Compact(_) => 0,
         }
     }
 
@@ -101,9 +107,9 @@ impl Command {
     pub const fn is_upkeep(&self) -> bool {
         match self {
             Self::Renew(_) | Self::RenewHandle(_) | Self::Release(_) | Self::ReleaseLease(_) => true,
-            Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) => true,
+            Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) | Self::Compact(_) => true,
             Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) => false,
-            Self::Define(_) | Self::SetClass(_) | Self::Put(_) => false,
+            Self::Define(_) | Self::SetClass(_) | Self::Put(_) | Self::Txn(_) => false,
         }
     }
 }
@@ -375,6 +381,12 @@ pub struct Put {
     pub lease: Hang,
 }
 
+impl Put {
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.bytes().len() + self.value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
 /// What a put does with the lease of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hang {
@@ -393,11 +405,49 @@ pub struct Delete {
     pub keys: Keys,
 }
 
-/// One key, or all that start alike.
+/// One key, or all in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// This one.
     One(Key),
     /// All whose bytes start so; everything, if it is empty.
     Prefix(Arc<[u8]>),
+    /// All from one on.
+    From {
+        /// The first that can be.
+        first: Arc<[u8]>,
+        /// The first that is not meant any longer; none if there is no end.
+        end: Option<Arc<[u8]>>,
+    },
+}
+
+impl Keys {
+    /// The least key that is meant, if it is there.
+    pub fn first(&self) -> &[u8] {
+        match self {
+            Self::One(key) => key.bytes(),
+            Self::Prefix(first) | Self::From { first, .. } => first,
+        }
+    }
+
+    /// Whether a key is meant. All that are meant come in a row, from the first on.
+    pub fn cover(&self, key: &[u8]) -> bool {
+        match self {
+            Self::One(one) => one.bytes() == key,
+            Self::Prefix(prefix) => key.starts_with(prefix),
+            Self::From { first, end } => key >= &**first && end.as_ref().is_none_or(|end| key < &**end),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let end = if let Self::From { end: Some(end), .. } = self { end.len() } else { 0 };
+        self.first().len() + end
+    }
+}
+
+/// Forget what keys were before a revision of the keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    /// The oldest revision that can be looked at from then on.
+    pub revision: i64,
 }

@@ -19,15 +19,16 @@ mod names;
 mod record;
 mod reply;
 mod time;
+mod txn;
 
 pub use command::{
-    Acquire, Break, Cancel, Command, Define, Delete, Entry, Force, Free, Grant, Hang, Keys, Leader, On, Put, Release,
-    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Transfer, Wait, Want, Which,
+    Acquire, Break, Cancel, Command, Compact, Define, Delete, Entry, Force, Free, Grant, Hang, Keys, Leader, On, Put,
+    Release, ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Transfer, Wait, Want, Which,
 };
 pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
 pub use ledger::{
-    Applied, Blocker, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Slack, Stake, Timing,
+    Applied, Blocker, Change, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Slack, Stake, Timing,
     Vacating, Waiter,
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
@@ -35,3 +36,4 @@ pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
 pub use record::Damage;
 pub use reply::{Occupied, Outcome, Place, Refusal, Renewed, Reply, Seat};
 pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};
+pub use txn::{Compare, Op, OpDone, Part, Range, Ranged, Relation, Sort, SortBy, Subject, Txn, TxnDone, Way, Within};

@@ -2,10 +2,10 @@
 //! or a file, because two nodes must never disagree on what an entry does.
 
 /// The newest version of the rules that this build can apply.
-pub const RULES_MAX: u32 = 2;
+pub const RULES_MAX: u32 = 3;
 
-/// The oldest version of the rules that this build can apply. Version 1 was never released.
-pub const RULES_MIN: u32 = 2;
+/// The oldest version of the rules that this build can apply. Earlier ones were never released.
+pub const RULES_MIN: u32 = 3;
 
 /// A resource name, in bytes. Long enough for any path people type, short enough to be a map key.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -88,14 +88,25 @@ pub const DEFINED_MAX: usize = 1_000_000;
 /// A key and its value together, in bytes: what one request may carry.
 pub const KEY_VALUE_BYTES_MAX: usize = 1_500_000;
 
-/// All keys and values together, in bytes, each key with [`KEY_COST_BYTES`] on top. They are held in memory.
+/// All keys and values together, in bytes, with what they were, each with [`KEY_COST_BYTES`] on top. They are held in
+/// memory.
 pub const KEYSPACE_BYTES_MAX: u64 = 2_147_483_648;
+
+/// What keys were, in bytes, counted in the same way. Past this the oldest versions are forgotten, whether or not anybody
+/// has compacted them: who never compacts must not run out of room.
+pub const KEYSPACE_PAST_BYTES_MAX: u64 = 268_435_456;
 
 /// What a key costs besides its bytes.
 pub const KEY_COST_BYTES: u64 = 128;
 
-/// Keys that one delete may remove. What changes in one step must fit into one step.
-pub const DELETED_MAX: usize = 10_000;
+/// Keys that one delete or one transaction may remove. What changes in one step must fit into one step.
+pub const DELETED_MAX: usize = 100_000;
+
+/// Changes of keys that one entry goes through to take out what was compacted. The next tick follows at once.
+pub const CLEAR_MAX: usize = 4096;
+
+/// Operations, and conditions, of one transaction: as many as etcd allows.
+pub const TXN_OPS_MAX: usize = 128;
 
 /// Leases or resources that the revokes by prefix, holder or label of one entry look at. The reply says where to go on.
 pub const SCAN_MAX: usize = 65_536;

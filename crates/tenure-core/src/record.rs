@@ -2,6 +2,7 @@
 //! mean nothing when it is absent, so that its absence encodes to the bytes of before. It never applies anything.
 
 mod commands;
+mod keys;
 
 use crate::command::{Command, Entry, Leader};
 use crate::fence::Fence;

@@ -6,6 +6,7 @@ use crate::fence::{Fence, Handle};
 use crate::mode::{Mode, Policy, Units};
 use crate::names::{Holder, Key, LeaseId, Name};
 use crate::time::Moment;
+use crate::txn::TxnDone;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -69,6 +70,13 @@ pub enum Reply {
         /// How many there were.
         count: u64,
         /// The keyspace's revision after this command.
+        kv_revision: u64,
+    },
+    /// The transaction was done, one way or the other.
+    Txn(TxnDone),
+    /// What keys were before is forgotten.
+    Compacted {
+        /// The keyspace's revision, which this does not change.
         kv_revision: u64,
     },
 }
@@ -297,6 +305,18 @@ pub enum Refusal {
     NoKey {
         /// The key.
         key: Key,
+    },
+    /// What keys were at this revision is forgotten.
+    #[error("what keys were before revision {compacted} is forgotten")]
+    Compacted {
+        /// The oldest revision that can be looked at.
+        compacted: u64,
+    },
+    /// The keyspace has not come to this revision.
+    #[error("the keyspace has come to revision {kv_revision} only")]
+    NotYet {
+        /// How far it has come.
+        kv_revision: u64,
     },
     /// A limit is reached.
     #[error("no room: {what} may be at most {max}")]

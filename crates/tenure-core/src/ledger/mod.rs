@@ -37,8 +37,8 @@ pub use ending::Vacating;
 use force::Ordered;
 use history::History;
 pub use history::{EndedClaim, EndedLease};
-pub use keyspace::KeyValue;
 use keyspace::Keyspace;
+pub use keyspace::{Change, KeyValue};
 pub use lease::{Holding, Lease, Stake};
 use line::OrderKey;
 pub use resource::Resource;
@@ -120,7 +120,7 @@ pub struct Applied {
     pub events: Vec<Event>,
     /// Nothing falls due before this moment; none if nothing will.
     pub next_deadline: Option<Moment>,
-    /// Whether things that are due or waiters that may sit are left over, so that the next tick should follow at once.
+    /// Whether things that are due, waiters that may sit or forgotten versions of keys are left over, so that the next tick should follow at once.
     pub unfinished: bool,
     /// How timely its ends and renewals were.
     pub timing: Timing,
@@ -230,6 +230,7 @@ impl Ledger {
         }
         (self.fence, self.revision, self.keyspace.revision) = (fence, Revision(revision), kv_revision);
         self.history.forget_events(self.revision);
+        self.keyspace.past.forget_all(kv_revision);
         true
     }
 
@@ -245,12 +246,13 @@ impl Ledger {
             outcome.get_or_insert_with(|| self.command(command, &mut events));
         }
         self.seat_all(&mut events);
+        let cleared = self.keyspace.clear();
         self.history.remember_events(&events);
         Applied {
             outcomes: outcomes.into_iter().flatten().collect(),
             events,
             next_deadline: self.wheel.next(),
-            unfinished: swept == Sweep::CutShort || !self.to_seat.is_empty(),
+            unfinished: swept == Sweep::CutShort || !self.to_seat.is_empty() || !cleared,
             timing: core::mem::take(&mut self.timing),
         }
     }
@@ -270,6 +272,8 @@ impl Ledger {
             Command::SetClass(class) => self.set_class(class, events),
             Command::Put(put) => self.put(put, events),
             Command::Delete(delete) => self.delete(delete, events),
+            Command::Txn(txn) => self.txn(txn, events),
+            Command::Compact(compact) => self.compact(*compact),
         }
     }
 

@@ -1,12 +1,13 @@
 //! The shape of commands on disk.
 
+use super::keys::{KeysRecord, PutRecord, TxnRecord};
 use super::{
-    ClassRecord, Damage, LifetimeRecord, ModeRecord, class, class_record, epoch, fence, holder, key, label_pairs,
-    labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority,
-    span, ttl_or_none, units_number, units_or_none,
+    ClassRecord, Damage, LifetimeRecord, ModeRecord, class, class_record, epoch, fence, holder, label_pairs, labels,
+    lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority, span,
+    ttl_or_none, units_number, units_or_none,
 };
 use crate::command::{
-    Acquire, Break, Cancel, Command, Define, Delete, Force, Free, Grant, Hang, Keys, On, Put, Release, ReleaseLease,
+    Acquire, Break, Cancel, Command, Compact, Define, Delete, Force, Free, Grant, Keys, On, Put, Release, ReleaseLease,
     Renew, RenewHandle, Renewal, Revoke, Transfer, Wait, Want, Which,
 };
 use crate::fence::{Fence, Handle};
@@ -14,6 +15,7 @@ use crate::limits::{BREAK_DELAY_MS_MAX, GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURC
 use crate::mode::{Epoch, Kind};
 use crate::names::{Label, LeaseId, Name};
 use crate::time::{Span, Ttl};
+use crate::txn::Txn;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -21,7 +23,7 @@ use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CommandRecord {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     kind: Option<CommandKind>,
 }
 
@@ -54,7 +56,11 @@ enum CommandKind {
     #[prost(message, tag = "13")]
     Put(PutRecord),
     #[prost(message, tag = "14")]
-    Delete(DeleteRecord),
+    Delete(KeysRecord),
+    #[prost(message, tag = "15")]
+    Txn(TxnRecord),
+    #[prost(sint64, tag = "16")]
+    Compact(i64),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -223,27 +229,6 @@ struct DefineRecord {
     capacity: u32,
 }
 
-#[derive(Clone, PartialEq, Message)]
-struct PutRecord {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", optional, tag = "2")]
-    value: Option<Vec<u8>>,
-    /// 0 hangs it on no lease.
-    #[prost(fixed64, tag = "3")]
-    lease: u64,
-    #[prost(bool, tag = "4")]
-    keep_lease: bool,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct DeleteRecord {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bool, tag = "2")]
-    prefix: bool,
-}
-
 impl Command {
     pub(super) fn record(&self) -> CommandRecord {
         let kind = match self {
@@ -280,10 +265,9 @@ impl Command {
             }),
             Self::SetClass(class) => CommandKind::SetClass(class_record(class)),
             Self::Put(put) => CommandKind::Put(put.record()),
-            Self::Delete(delete) => CommandKind::Delete(match &delete.keys {
-                Keys::One(key) => DeleteRecord { key: key.bytes().to_vec(), prefix: false },
-                Keys::Prefix(prefix) => DeleteRecord { key: prefix.to_vec(), prefix: true },
-            }),
+            Self::Delete(delete) => CommandKind::Delete(delete.keys.record()),
+            Self::Txn(txn) => CommandKind::Txn(txn.record()),
+            Self::Compact(compact) => CommandKind::Compact(compact.revision),
         };
         CommandRecord { kind: Some(kind) }
     }
@@ -321,9 +305,9 @@ impl Command {
             }
             CommandKind::SetClass(record) => Self::SetClass(class(&record)?),
             CommandKind::Put(put) => Self::Put(Put::read(put)?),
-            CommandKind::Delete(delete) => Self::Delete(Delete {
-                keys: if delete.prefix { Keys::Prefix(delete.key.into()) } else { Keys::One(key(&delete.key)?) },
-            }),
+            CommandKind::Delete(keys) => Self::Delete(Delete { keys: Keys::read(&keys)? }),
+            CommandKind::Txn(txn) => Self::Txn(Txn::read(txn)?),
+            CommandKind::Compact(revision) => Self::Compact(Compact { revision }),
         })
     }
 }
@@ -518,30 +502,6 @@ impl Revoke {
                 }
             },
             force: Force::read_some(record.force)?,
-        })
-    }
-}
-
-impl Put {
-    fn record(&self) -> PutRecord {
-        let (lease, keep_lease) = match self.lease {
-            Hang::Free => (0, false),
-            Hang::Keep => (0, true),
-            Hang::On(lease) => (lease.number(), false),
-        };
-        let value = self.value.as_ref().map(|value| value.to_vec());
-        PutRecord { key: self.key.bytes().to_vec(), value, lease, keep_lease }
-    }
-
-    fn read(record: PutRecord) -> Result<Self, Damage> {
-        Ok(Self {
-            key: key(&record.key)?,
-            value: record.value.map(Into::into),
-            lease: match (record.keep_lease, lease_or_none(record.lease)?) {
-                (true, _) => Hang::Keep,
-                (false, None) => Hang::Free,
-                (false, Some(lease)) => Hang::On(lease),
-            },
         })
     }
 }

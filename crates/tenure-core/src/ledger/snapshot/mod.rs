@@ -12,6 +12,7 @@ use crate::limits::{COUNTER_MAX, RULES_MAX};
 use crate::mode::Units;
 use crate::record::{Damage, check_rules, class_record};
 use crate::time::Moment;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use prost::Message;
 use records::{HeadRecord, Kind, Record, ResourceRecord};
@@ -36,6 +37,9 @@ impl Ledger {
         self.vacating.iter().for_each(|(fence, stake)| write(Kind::Vacating(stake.record(*fence))));
         self.breaks.iter().for_each(|(fence, order)| write(Kind::Break(order.record(*fence))));
         self.keyspace.keys.iter().for_each(|(key, value)| write(Kind::Key(value.record(key))));
+        for (key, versions) in &self.keyspace.past.versions {
+            versions.iter().for_each(|version| write(Kind::Past(version.record(key))));
+        }
         self.to_seat.iter().for_each(|(_, arrival)| write(Kind::ToSeat(*arrival)));
         self.history.all_leases().for_each(|ended| write(Kind::EndedLease(ended.record())));
         self.history.all_claims().for_each(|ended| write(Kind::EndedClaim(ended.record())));
@@ -69,6 +73,7 @@ impl Ledger {
             ..Self::default()
         };
         ledger.keyspace.revision = head.kv_revision;
+        (ledger.keyspace.past.compacted, ledger.keyspace.past.cleared) = (head.kv_compacted, head.kv_cleared);
         let mut records = 0;
         while !bytes.is_empty() {
             ledger.read_record(next_record(&mut bytes)?)?;
@@ -87,6 +92,7 @@ impl Ledger {
         let resources = self.resources.values().filter(|resource| is_written(resource)).count();
         let living = self.classes.len() + resources + self.leases.len() + self.waiters.len();
         let things = self.vacating.len() + self.breaks.len() + self.keyspace.keys.len() + self.to_seat.len();
+        let past: usize = self.keyspace.past.versions.values().map(VecDeque::len).sum();
         let ended = self.history.all_leases().count() + self.history.all_claims().count();
         HeadRecord {
             now_ms: self.now.millis(),
@@ -96,9 +102,11 @@ impl Ledger {
             arrival: self.arrival,
             compacted_revision: compacted_revision.0,
             compacted_n,
-            records: (living + things + ended + self.history.all_events().count()) as u64,
+            records: (living + things + past + ended + self.history.all_events().count()) as u64,
             rules: RULES_MAX,
             kv_revision: self.keyspace.revision,
+            kv_compacted: self.keyspace.past.compacted,
+            kv_cleared: self.keyspace.past.cleared,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What a snapshot does not say is worked out here, and what contradicts itself is refused: a ledger that was read can
 //! be trusted as one that was lived.
 
+use super::super::keyspace::{At, Keyspace};
 use super::super::lease::Stake;
 use super::super::resource::{Claim, Resource};
 use super::super::wheel::Due;
-use super::super::{Holding, Ledger, keyspace};
+use super::super::{Holding, KeyValue, Ledger, keyspace};
 use super::holdings;
 use crate::fence::Fence;
 use crate::limits::{ATTACHED_MAX, GENERATIONS_MAX};
@@ -127,17 +128,34 @@ impl Ledger {
     }
 
     fn rebuild_keys(&mut self) -> Result<(), Damage> {
-        for (key, value) in &self.keyspace.keys {
-            let in_order = value.create_revision <= value.mod_revision && value.mod_revision <= self.keyspace.revision;
-            check(in_order && value.version > 0, "a key whose revisions cannot be")?;
-            self.keyspace.bytes += keyspace::weight(key, &value.value);
+        let Keyspace { revision, keys, bytes, past } = &mut self.keyspace;
+        check(*revision > 0, "a keyspace without a revision")?;
+        let forgotten = past.compacted.unwrap_or_default();
+        check(forgotten <= *revision && past.cleared <= forgotten, "a keyspace that has forgotten what is to come")?;
+        let is_sound = |value: &KeyValue| {
+            value.create_revision <= value.mod_revision && value.mod_revision <= *revision && value.version > 0
+        };
+        let mut changes = Vec::new();
+        for (key, value) in keys.iter() {
+            check(is_sound(value), "a key whose revisions cannot be")?;
+            *bytes += keyspace::weight(key, &value.value);
+            changes.push((value.at(), key.clone()));
             if let Some(id) = value.lease {
                 let lease =
                     self.leases.get_mut(&id).ok_or_else(|| Damage::new("a key on a lease that is not there"))?;
                 lease.keys.insert(key.clone());
             }
         }
-        check(self.keyspace.revision > 0, "a keyspace without a revision")
+        for (key, versions) in &past.versions {
+            let next = keys.get(key).map_or(At { revision: *revision + 1, n: 0 }, KeyValue::at);
+            let in_order = versions.iter().map(|version| version.at).chain([next]).is_sorted_by(|a, b| a < b);
+            let is_sound = versions.iter().flat_map(|version| &version.is).all(is_sound);
+            check(in_order && is_sound, "a key whose past cannot be")?;
+            changes.extend(versions.iter().map(|version| (version.at, key.clone())));
+        }
+        changes.iter().for_each(|(at, key)| past.restore(*at, key));
+        past.weigh();
+        Ok(())
     }
 
     fn count_attached(&mut self) -> Result<(), Damage> {

@@ -1,6 +1,7 @@
 //! The shapes of what lives in a snapshot. A field's number is for ever.
 
 use super::super::force::Ordered;
+use super::super::keyspace::{At, Version};
 use super::super::lease::{Index, Origin, Stake};
 use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Vacating, Waiter};
 use super::holdings;
@@ -24,7 +25,7 @@ use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Record {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
     pub(super) kind: Option<Kind>,
 }
 
@@ -54,6 +55,9 @@ pub(super) enum Kind {
     Break(BreakRecord),
     #[prost(message, tag = "12")]
     Key(KeyRecord),
+    /// What a key was: like what it is, but for keys that were deleted, which have a version of 0.
+    #[prost(message, tag = "13")]
+    Past(KeyRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -79,6 +83,11 @@ pub(super) struct HeadRecord {
     pub(super) rules: u32,
     #[prost(uint64, tag = "10")]
     pub(super) kv_revision: u64,
+    /// The keyspace's compacted revision.
+    #[prost(uint64, optional, tag = "11")]
+    pub(super) kv_compacted: Option<u64>,
+    #[prost(uint64, tag = "12")]
+    pub(super) kv_cleared: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -232,6 +241,8 @@ pub(super) struct KeyRecord {
     version: u64,
     #[prost(fixed64, tag = "6")]
     lease: u64,
+    #[prost(uint32, tag = "7")]
+    n: u32,
 }
 
 impl Lease {
@@ -422,6 +433,7 @@ impl KeyValue {
             mod_revision: self.mod_revision,
             version: self.version,
             lease: self.lease.map_or(0, LeaseId::number),
+            n: self.n,
         }
     }
 
@@ -432,8 +444,26 @@ impl KeyValue {
             mod_revision: record.mod_revision,
             version: record.version,
             lease: lease_or_none(record.lease)?,
+            n: record.n,
         };
         Ok((key(&record.key)?, value))
+    }
+}
+
+impl Version {
+    pub(super) fn record(&self, key: &Key) -> KeyRecord {
+        let At { revision, n } = self.at;
+        let deleted = || KeyRecord { key: key.bytes().to_vec(), mod_revision: revision, n, ..KeyRecord::default() };
+        self.is.as_ref().map_or_else(deleted, |value| value.record(key))
+    }
+
+    fn read(record: KeyRecord) -> Result<(Key, Self), Damage> {
+        let at = At { revision: record.mod_revision, n: record.n };
+        if record.version == 0 {
+            return Ok((key(&record.key)?, Self { at, is: None }));
+        }
+        let (key, value) = KeyValue::read(record)?;
+        Ok((key, Self::of(value)))
     }
 }
 
@@ -462,6 +492,11 @@ impl Ledger {
             Kind::Key(record) => {
                 let (key, value) = KeyValue::read(record)?;
                 self.keyspace.keys.insert(key, value).is_none()
+            }
+            Kind::Past(record) => {
+                let (key, version) = Version::read(record)?;
+                self.keyspace.past.versions.entry(key).or_default().push_back(version);
+                true
             }
             Kind::ToSeat(arrival) => {
                 let waiter = self.waiters.get(&arrival);
