@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::election::Election;
 use crate::endpoint::{Connection, Endpoint, Wire};
 use crate::error::Error;
-use crate::keeper::{Order, Orders};
+use crate::keeper::{Order, Orders, draw_lease};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
 use crate::security::Said;
@@ -126,6 +126,16 @@ impl ClientBuilder {
     }
 }
 
+/// Draws the ids that a grant does not name: asked again with the same ones, it is the same grant.
+fn named(grant: &mut v1::GrantRequest) {
+    if grant.lease == 0 {
+        grant.lease = draw_lease();
+    }
+    if grant.request == 0 {
+        grant.request = rand::random();
+    }
+}
+
 macro_rules! calls {
     ($repeat:ident: $($(#[$doc:meta])* $name:ident($request:ident) -> $reply:ident;)*) => {$(
         $(#[$doc])*
@@ -229,11 +239,27 @@ impl Client {
         Ok(keeper.insert(orders).clone())
     }
 
+    /// Begins a lease. Ids that it does not name are drawn here, so that it can be asked again until it is known.
+    pub async fn grant(&self, mut request: v1::GrantRequest) -> Result<v1::GrantReply, Error> {
+        named(&mut request);
+        let call = |mut rpc: TenureClient<Connection>| {
+            let request = request.clone();
+            async move { rpc.grant(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
+    /// Claims resources. Ids that it does not name are drawn here, so that it can be asked again until it is known.
+    pub async fn acquire(&self, mut request: v1::AcquireRequest) -> Result<v1::AcquireReply, Error> {
+        request.grant.iter_mut().for_each(named);
+        let call = |mut rpc: TenureClient<Connection>| {
+            let request = request.clone();
+            async move { rpc.acquire(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
     calls! { Never:
-        /// Begins a lease.
-        grant(GrantRequest) -> GrantReply;
-        /// Claims resources.
-        acquire(AcquireRequest) -> AcquireReply;
         /// Ends leases.
         revoke(RevokeRequest) -> RevokeReply;
         /// Ends claims on a resource, at once or after a delay. Never repeated: an unknown outcome is said to be unknown.

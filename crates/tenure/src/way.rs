@@ -72,7 +72,11 @@ impl Way {
             let may_help = match &error {
                 Error::Unreachable { .. } => gone + 1 < self.endpoints.len(),
                 Error::Broken(_) => repeat == Repeat::Safe && gone + 1 < self.endpoints.len(),
-                error => error.code() == Some(Code::NotLeader) && leaderless < NO_LEADER_TRIES,
+                error => match error.code() {
+                    Some(Code::NotLeader) => leaderless < NO_LEADER_TRIES,
+                    Some(Code::Unknown) => repeat == Repeat::Safe && leaderless < NO_LEADER_TRIES,
+                    _ => false,
+                },
             };
             if error.is_for_now() {
                 self.leave(place);

@@ -30,6 +30,8 @@ impl Node {
                 Ok(self.standings())
             }
             Some(leader) => {
+                // To let in who is in, or to hand the lead to who leads, changes nothing.
+                let is_repeatable = matches!(change, Change::Admit(_) | Change::TransferTo(_));
                 let ask = Ask::Change(v1::Change { body: Some(change) });
                 let patience = CATCH_UP_TIMEOUT + PEER_PATIENCE_SHORT;
                 match self.consensus().book().ask(leader, ask, patience).await {
@@ -37,8 +39,13 @@ impl Node {
                     Ok(_) => Err(CannotChange::Refused("the leader's answer is to another question".into())),
                     Err(error) if error.kind() == ErrorKind::Other => Err(CannotChange::Refused(error.to_string())),
                     // Whoever is not there, or does not lead, has done nothing.
-                    Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) =>
+                    {
                         Err(CannotChange::NotNow(format!("{error}; nothing was changed; ask again")))
+                    }
+                    Err(error) if is_repeatable => {
+                        Err(CannotChange::NotNow(format!("the leader did not answer ({error}); ask again")))
                     }
                     Err(error) => Err(CannotChange::Refused(format!(
                         "the leader did not answer ({error}); whether it was done is not known; look at the members"
@@ -116,9 +123,7 @@ impl Node {
     async fn set_member(&self, member: v1::Member) -> Result<(), CannotChange> {
         let (id, member) = (member.node, Member::from(member));
         match self.consensus().book().member(id) {
-            Some(known) if known.incarnation == member.incarnation => {
-                self.consensus().set_member(id, member).await
-            }
+            Some(known) if known.incarnation == member.incarnation => self.consensus().set_member(id, member).await,
             _ => Err(CannotChange::Refused(format!("node {id} is not a member with this data directory"))),
         }
     }
