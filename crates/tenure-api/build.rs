@@ -4,7 +4,7 @@
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tonic_prost_build::Builder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,6 +14,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out.join("tenure_v1.bin"), descriptors.encode_to_vec())?;
     let builder = tonic_prost_build::configure().codec_path("crate::codec::TreatyCodec").btree_map(".");
     json(builder, &descriptors).compile_fds(descriptors)?;
+    etcd(&out)
+}
+
+/// The dialect of etcd, with tonic's own codec: its clients know nothing of the treaty's failures.
+fn etcd(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let descriptors = protox::compile(["etcd/rpc.proto", "etcd/v3lock.proto", "etcd/v3election.proto"], ["proto"])?;
+    std::fs::write(out.join("etcd.bin"), descriptors.encode_to_vec())?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 mod bad;
 mod codec;
 mod cursor;
+pub mod etcd;
 mod failure;
 #[cfg(feature = "json")]
 pub mod json;
