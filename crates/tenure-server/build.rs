@@ -2,7 +2,12 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let descriptors = protox::compile(["tenure/peer/v1/peer.proto"], ["proto"])?;
-    tonic_prost_build::configure().bytes(".").compile_fds(descriptors)?;
+    println!("cargo::rerun-if-changed=../tenure-api/proto/etcd");
+    let descriptors = protox::compile(["tenure/peer/v1/peer.proto"], ["proto", "../tenure-api/proto"])?;
+    let builder = tonic_prost_build::configure().bytes(".tenure");
+    let builder = ["authpb", "etcdserverpb", "mvccpb"].into_iter().fold(builder, |builder, package| {
+        builder.extern_path(format!(".{package}"), format!("::tenure_api::etcd::{package}"))
+    });
+    builder.compile_fds(descriptors)?;
     Ok(())
 }

@@ -201,6 +201,7 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         },
         Refusal::WaitTooLong { asked_ms, max_ms } => v1::Failure { asked: *asked_ms, max: *max_ms, ..failure },
         Refusal::NoKey { key } => v1::Failure { key: key.bytes().into(), ..failure },
+        Refusal::Compacted { .. } | Refusal::NotYet { .. } => failure,
         Refusal::Full { what, max } => v1::Failure { what: (*what).into(), max: *max as u64, ..failure },
     }
 }
@@ -226,6 +227,8 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::OlderEpoch { .. } => Code::OlderEpoch,
         Refusal::NotHeld { .. } => Code::NotHeld,
         Refusal::NoKey { .. } => Code::NoKey,
+        Refusal::Compacted { .. } => Code::Compacted,
+        Refusal::NotYet { .. } => Code::Ahead,
         Refusal::Full { .. } => Code::Full,
     }
 }

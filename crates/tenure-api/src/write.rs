@@ -55,6 +55,7 @@ fn write_reply(reply: &Reply) -> Body {
         Reply::Deleted { count, kv_revision } => {
             Body::Delete(v1::DeleteReply { count: *count, kv_revision: *kv_revision })
         }
+        Reply::Txn(_) | Reply::Compacted { .. } => unreachable!("no command of this treaty is answered so"),
     }
 }
 

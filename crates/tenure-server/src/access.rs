@@ -176,6 +176,18 @@ impl Access {
         }
     }
 
+    /// Whether who asks is looked at at all.
+    pub(crate) const fn is_asked_for(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Whether a secret is that of the key with this name.
+    pub(crate) fn belongs_to(&self, name: &str, secret: &[u8]) -> bool {
+        let Some(known) = &self.keys else { return false };
+        let known = known.read().unwrap_or_else(PoisonError::into_inner);
+        known.find(secret).is_some_and(|key| key.name == name)
+    }
+
     /// Why whoever shows this may not do that.
     pub(crate) fn refusal(&self, shown: Option<&[u8]>, need: Need) -> Option<Failure> {
         let known = self.keys.as_ref().filter(|_| need != Need::Nothing)?;

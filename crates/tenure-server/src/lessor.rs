@@ -407,10 +407,10 @@ impl Batch {
 impl Reign {
     /// How long the loop may sleep if nobody asks for anything; none while no lease lives.
     fn until_tick(&self, at: Duration) -> Option<Duration> {
-        let next = self.next_deadline?;
         if self.unfinished {
             return self.in_flight.is_empty().then_some(Duration::ZERO);
         }
+        let next = self.next_deadline?;
         let due = Duration::from_millis(next.millis_since(self.time.peek(at)));
         Some(due.max(Duration::from_millis(1)).min(TICK))
     }

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 pub mod backup;
+mod bells;
 mod clock;
 mod cluster;
 pub mod disk;

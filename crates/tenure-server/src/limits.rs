@@ -226,3 +226,37 @@ pub(crate) const PEER_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How far a term may be ahead of the newest that a node knows: more elections than there can be while it is away.
 pub(crate) const TERM_LEAP_MAX: u64 = 1 << 40;
+
+/// What a call of the etcd dialect may take on the wire: a request, and room for what is around it. What is larger than
+/// a request is refused in etcd's words.
+pub(crate) const ETCD_MESSAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX + 512 * 1024;
+
+/// How long a call of the etcd dialect waits for somebody to lead: longer than an election takes.
+pub(crate) const LEADER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often it looks meanwhile.
+pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(50);
+
+/// Renewals of one stream that are ordered together, and answers to them that wait to be read.
+pub(crate) const KEEP_ALIVES_MAX: usize = 1024;
+
+/// Watchers of keys on one stream.
+pub(crate) const BELLS_PER_WATCH_MAX: usize = 16_384;
+
+/// Watchers of keys over all streams, and those who wait for a lock.
+pub(crate) const BELLS_MAX: usize = 1_048_576;
+
+/// Answers of a stream of watchers that wait to be read.
+pub(crate) const WATCH_ANSWERS_MAX: usize = 16;
+
+/// Changes of keys that are looked at, for one stream, before the ledger is let go.
+pub(crate) const WATCH_CHANGES_MAX: usize = 4096;
+
+/// The same in bytes of what is told.
+pub(crate) const WATCH_PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// How often a watcher that wants to know is told that nothing has happened, as with etcd.
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How long a stream that needs a leader does without.
+pub(crate) const LEADERLESS_MAX: Duration = Duration::from_secs(3);

@@ -1,6 +1,7 @@
 //! A whole node, without its doors: what it stands on is given, so that it runs as well on simulated time and disks.
 
 use crate::backup::{self, About};
+use crate::bells::Bells;
 use crate::clock::{Clock, ServiceClock};
 use crate::cluster::{Begin, Beginning, Place, announce, compare};
 use crate::disk::SharedDisk;
@@ -10,6 +11,8 @@ use crate::lessor::{Counter, Lessor, Tuning, Unready};
 use crate::limits::{ANSWER_TIMEOUT, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
 use crate::metrics::{Cluster, Levels, Metrics};
 use crate::peers::v1::answer::Body as Tell;
+use crate::peers::v1::etcd_order::Body as EtcdAsk;
+use crate::peers::v1::etcd_reply::Body as EtcdTell;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::{Network, v1 as peer};
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
@@ -313,6 +316,24 @@ impl Node {
         }
     }
 
+    /// The same of a request by the etcd dialect.
+    pub(crate) async fn forward_etcd(&self, leader: u64, ask: EtcdAsk) -> Result<EtcdTell, Unready> {
+        let ask = Ask::Etcd(peer::EtcdOrder { body: Some(ask) });
+        match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
+            Ok(Tell::Etcd(peer::EtcdReply { body: Some(tell), applied })) => {
+                if self.catch_up(applied).await {
+                    Ok(tell)
+                } else {
+                    Err(Unready::Unknown)
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
+                Err(Unready::NotLeader { leader: None })
+            }
+            _ => Err(Unready::Unknown),
+        }
+    }
+
     /// Puts a command into the log, and answers when it was applied.
     pub async fn order(&self, command: Command) -> Result<Outcome, Unready> {
         match tokio::time::timeout(ANSWER_TIMEOUT, self.inner.counter.order(command)).await {
@@ -478,6 +499,11 @@ impl Node {
     /// Waits for a change of a claim.
     pub(crate) fn seating(&self, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Seating {
         Seating::take(self.replica().clone(), lease, resource, room)
+    }
+
+    /// What wakes those who watch keys.
+    pub(crate) fn bells(&self) -> &Arc<Bells> {
+        self.replica().hub().bells()
     }
 
     /// The newest revision, and when it changes.

@@ -1,6 +1,7 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
 use crate::access::Access;
+use crate::doors::etcd::{self, EtcdDoor};
 use crate::doors::{Entrance, NativeDoor, both, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
@@ -48,6 +49,7 @@ pub async fn serve(
     let error = |error: &dyn std::fmt::Display| ServeError(error.to_string());
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tenure_api::etcd::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|e| error(&e))?;
@@ -67,8 +69,10 @@ pub async fn serve(
         ended.send_replace(Some(why));
     };
     let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let grpc = Routes::new(reflection).add_service(health).add_service(native);
-    let json = http::router(node.clone(), http::Guard::new(&settings.hosts, is_local), http::Stop::new(end.clone()));
+    let dialect = EtcdDoor::new(node.clone(), settings.access.clone());
+    let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
+    let guard = http::Guard::new(&settings.hosts, is_local);
+    let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()));
     let entrance = Entrance::new(settings.access.clone(), node.clone());
     let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance));
     let listening = Server::builder()

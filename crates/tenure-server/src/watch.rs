@@ -1,6 +1,7 @@
 //! Tells watchers that something happened and waiters that their claim has changed. It holds no events: whoever is told
 //! looks at the ledger, so a slow watcher costs nothing here.
 
+use crate::bells::Bells;
 use crate::limits::PLACES_MAX;
 use crate::replica::Replica;
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +19,7 @@ pub(crate) struct Hub {
     places: Mutex<Places>,
     next: AtomicU64,
     room: Arc<Semaphore>,
+    bells: Arc<Bells>,
 }
 
 /// A place at the hub for one claim in line. Dropping it gives the place up.
@@ -37,12 +39,18 @@ impl Hub {
             places: Mutex::default(),
             next: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(PLACES_MAX)),
+            bells: Arc::new(Bells::new()),
         }
     }
 
     /// The newest revision, and when it changes.
     pub(crate) fn revisions(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
+    }
+
+    /// What wakes those who watch keys.
+    pub(crate) fn bells(&self) -> &Arc<Bells> {
+        &self.bells
     }
 
     /// Room for one more place, if there is any.
@@ -53,6 +61,7 @@ impl Hub {
     pub(crate) fn publish(&self, events: &[Event]) {
         let Some(newest) = events.last() else { return };
         self.revision.send_replace(newest.revision);
+        self.bells.ring(events);
         let mut places = self.places();
         if places.is_empty() {
             return;
@@ -70,6 +79,7 @@ impl Hub {
     /// The ledger was replaced by a newer one: whoever waits for anything looks again.
     pub(crate) fn leap(&self, revision: Revision) {
         self.revision.send_replace(revision);
+        self.bells.ring_all();
         for (_, told) in std::mem::take(&mut *self.places()).into_values().flatten() {
             // Whoever stopped listening has given up its place in the meantime.
             let _ = told.send(());

@@ -1,7 +1,7 @@
 //! In front of all doors: whether whoever asks may. The one place where that is decided; what is not named here needs a key
 //! that may do everything.
 
-use super::http;
+use super::{etcd, http};
 use crate::access::{Access, Need};
 use crate::metrics::{Call, Door};
 use crate::node::Node;
@@ -47,17 +47,20 @@ impl Entrance {
 
     /// The answer to whoever may not ask, in the way of the door that it came to.
     pub(super) fn refusal(&self, request: &Request, door: Door) -> Option<Response> {
-        let path = request.uri().path();
-        let need = match door {
-            Door::Http => need_of_http(request.method(), path),
-            Door::Grpc | Door::Stream => need_of_grpc(path),
+        let (path, headers) = (request.uri().path(), request.headers());
+        let is_etcd = etcd::is_etcd(door, path);
+        let (need, shown) = match door {
+            _ if is_etcd => (etcd::need(door, path), etcd::token(headers)),
+            Door::Http => (need_of_http(request.method(), path), shown(headers)),
+            Door::Etcd | Door::Grpc | Door::Stream => (need_of_grpc(path), shown(headers)),
         };
-        let failure = self.access.refusal(shown(request.headers()), need)?;
+        let failure = self.access.refusal(shown, need)?;
         tracing::debug!(path, code = failure.code, "a request was refused");
         self.node.metrics().asked(door, Call::Other).answered(&failure.code);
         Some(match door {
+            _ if is_etcd => etcd::refusal(door, headers, &failure),
             Door::Http => http::refused(failure),
-            Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
+            Door::Etcd | Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
         })
     }
 }

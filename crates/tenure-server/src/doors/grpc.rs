@@ -37,9 +37,9 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
                         drain(request.into_body()).await;
                         refusal
                     }
-                    (Some(refusal), Door::Grpc | Door::Stream) => refusal,
+                    (Some(refusal), _) => refusal,
                     (None, Door::Http) => next.run(request).await,
-                    (None, Door::Grpc | Door::Stream) => grpc.oneshot(request).await.into_response(),
+                    (None, _) => grpc.oneshot(request).await.into_response(),
                 }
             };
             trace::under(parent, answer).await

@@ -2,6 +2,7 @@
 
 mod desk;
 mod entrance;
+pub(crate) mod etcd;
 mod grpc;
 pub(crate) mod http;
 mod look;

@@ -36,6 +36,7 @@ macro_rules! words {
 words! {
     /// The way by which a request came.
     Door {
+        Etcd = "etcd",
         Grpc = "grpc",
         Http = "http",
         Stream = "stream",

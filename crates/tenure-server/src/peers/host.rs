@@ -10,6 +10,8 @@ use super::v1::{
 use crate::audit::{HASH_VERSION, Hash};
 use crate::cluster::CannotChange;
 use crate::doors::Desk;
+use crate::doors::etcd::EtcdDesk;
+use crate::lessor::Unready;
 use crate::node::Node;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
@@ -75,7 +77,7 @@ impl Host {
         }
         let log = self.node.consensus();
         // Whoever was removed may not know it yet. It is told nothing that it could pass on.
-        let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Forward(_) | Ask::Change(_));
+        let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Forward(_) | Ask::Etcd(_) | Ask::Change(_));
         if is_for_members && log.book().member(envelope.from).is_none() {
             return Err(Refused::NotMeant(format!("node {} is no member any longer", envelope.from)));
         }
@@ -91,6 +93,7 @@ impl Host {
             }
             Ask::ReadIndex(_) => Tell::ReadIndex(self.read_index().await?),
             Ask::Forward(forward) => Tell::Forward(self.forward(forward).await?),
+            Ask::Etcd(order) => Tell::Etcd(self.etcd(order).await?),
             Ask::Change(change) => {
                 let change = change.body.ok_or_else(|| Refused::No("the change says nothing".into()))?;
                 self.node.change_here(change).await?;
@@ -184,6 +187,16 @@ impl Host {
         let index = self.node.consensus().read_index().await.ok_or(Refused::Stopped)?;
         let now = self.node.service_time().ok_or(Refused::Stopped)?;
         Ok(ReadIndexReply { index, now_ms: now.millis() })
+    }
+
+    /// Who does not lead says so, and has done nothing.
+    async fn etcd(&self, order: v1::EtcdOrder) -> Result<v1::EtcdReply, Refused> {
+        let ask = order.body.ok_or_else(|| Refused::No("the order says nothing".into()))?;
+        match EtcdDesk::new(self.node.clone()).order_once(ask).await {
+            Ok(tell) => Ok(v1::EtcdReply { body: Some(tell), applied: self.node.status().applied }),
+            Err(Unready::NotLeader { .. }) => Err(Refused::NotMeant("this node does not lead".into())),
+            Err(_) => Err(Refused::Stopped),
+        }
     }
 
     async fn forward(&self, forward: Forward) -> Result<ForwardReply, Refused> {

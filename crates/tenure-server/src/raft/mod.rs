@@ -185,6 +185,11 @@ impl Consensus {
         &self.book
     }
 
+    /// Raft's term, as this node knows it.
+    pub(crate) fn term(&self) -> u64 {
+        self.raft.metrics().borrow_watched().current_term
+    }
+
     /// Who leads, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<u64> {
         self.raft.server_metrics().borrow_watched().current_leader

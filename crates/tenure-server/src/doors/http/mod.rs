@@ -30,6 +30,7 @@ mod problem;
 mod resources;
 
 use super::desk::Desk;
+use super::etcd::{EtcdDoor, gateway};
 use crate::limits::{BODIES_KIB_MAX, REQUEST_BYTES_MAX};
 use crate::node::Node;
 use crate::serve::Served;
@@ -137,7 +138,7 @@ fn described() -> OpenApiRouter<HttpDoor> {
 }
 
 /// All paths of this door.
-pub(crate) fn router(node: Node, guard: Guard, stop: Stop) -> Router {
+pub(crate) fn router(node: Node, dialect: EtcdDoor, guard: Guard, stop: Stop) -> Router {
     let (calls, description) = described().split_for_parts();
     // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
     let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
@@ -146,6 +147,7 @@ pub(crate) fn router(node: Node, guard: Guard, stop: Stop) -> Router {
     let guarded = calls
         .route("/openapi.json", get(move || describe(description.clone())))
         .route("/metrics", get(metrics))
+        .merge(gateway::router(dialect))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

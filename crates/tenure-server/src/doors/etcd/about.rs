@@ -1,0 +1,131 @@
+//! The node and its cluster, as etcd's clients ask for them; and who may ask.
+
+use super::{EtcdDesk, Replies};
+use crate::limits::BACKUP_PART_BYTES;
+use crate::node::Node;
+use crate::peers::v1::change::Body as Change;
+use bytes::Bytes;
+use futures::StreamExt;
+use tenure_api::etcd::Fault;
+use tenure_api::etcd::etcdserverpb as pb;
+use tenure_core::Ledger;
+use tenure_core::limits::{KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
+use xxhash_rust::xxh3::Xxh3;
+
+/// The version of etcd whose calls these are.
+pub(super) const VERSION: &str = "3.5.30";
+
+impl EtcdDesk {
+    pub(super) fn member_list(&self) -> pb::MemberListResponse {
+        let member = |standing: crate::peers::v1::Standing| {
+            let crate::peers::v1::Member { node, peer_addr, client_addr, .. } = standing.member.unwrap_or_default();
+            pb::Member {
+                id: node,
+                name: format!("node-{node}"),
+                peer_ur_ls: vec![format!("http://{peer_addr}")],
+                client_ur_ls: vec![client_addr],
+                is_learner: !standing.votes,
+            }
+        };
+        let members = self.node().standings().into_iter().map(member).collect();
+        pb::MemberListResponse { header: Some(self.signed(pb::ResponseHeader::default())), members }
+    }
+
+    pub(super) fn status(&self) -> pb::StatusResponse {
+        let status = self.node().status();
+        let bytes = i64::try_from(self.node().read_stale(Ledger::kv_bytes)).unwrap_or(i64::MAX);
+        let votes = self.node().consensus().voters().contains(&status.identity.node);
+        let errors = match status.leader {
+            None => vec![Fault::no_leader().text],
+            Some(_) => Vec::new(),
+        };
+        pb::StatusResponse {
+            header: Some(self.header_now()),
+            version: VERSION.into(),
+            db_size: bytes,
+            leader: status.leader.unwrap_or_default(),
+            raft_index: status.committed,
+            raft_term: status.term,
+            raft_applied_index: status.applied,
+            errors,
+            db_size_in_use: bytes,
+            is_learner: !votes,
+        }
+    }
+
+    /// Whether a large request would find no room. It ends by itself when there is some.
+    pub(super) fn alarms(&self) -> pb::AlarmResponse {
+        let left = KEYSPACE_BYTES_MAX.saturating_sub(self.node().read_stale(Ledger::kv_bytes));
+        let alarm = pb::AlarmMember { member_id: self.node().identity().node, alarm: pb::AlarmType::Nospace.into() };
+        let alarms = if left < KEY_VALUE_BYTES_MAX as u64 { vec![alarm] } else { Vec::new() };
+        pb::AlarmResponse { header: Some(self.header_now()), alarms }
+    }
+
+    /// There is nothing to defragment: what was compacted is gone from memory.
+    pub(super) fn defragmented(&self) -> pb::DefragmentResponse {
+        tracing::info!("a client asked for defragmentation, which this server does not need: nothing was done");
+        pb::DefragmentResponse { header: Some(self.header_now()) }
+    }
+
+    pub(super) fn hash(&self) -> pb::HashResponse {
+        let hash = self.node().read_stale(|ledger| ledger.state_hash());
+        pb::HashResponse { header: Some(self.header_now()), hash: fold(hash) }
+    }
+
+    /// The hash of all keys that can be looked at up to a revision.
+    pub(super) fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
+        let revision = u64::try_from(asked.revision).ok().filter(|revision| *revision > 0);
+        let (hash, now, compacted) =
+            self.node().read_stale(|ledger| (hash_kv(ledger, revision), ledger.kv_revision(), ledger.kv_compacted()));
+        Ok(pb::HashKvResponse {
+            header: Some(self.header(now)),
+            hash: hash?,
+            compact_revision: compacted.map_or(-1, |compacted| i64::try_from(compacted).unwrap_or(i64::MAX)),
+        })
+    }
+
+    /// A backup in parts, each with what is left after it.
+    pub(super) async fn snapshot(&self) -> Result<Replies<pb::SnapshotResponse>, Fault> {
+        let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet))?;
+        let header = self.header_now();
+        let mut left = Bytes::from(backup);
+        let parts = std::iter::from_fn(move || {
+            if left.is_empty() {
+                return None;
+            }
+            let blob = left.split_to(left.len().min(BACKUP_PART_BYTES));
+            let (header, remaining_bytes) = (Some(header), left.len() as u64);
+            Some(Ok(pb::SnapshotResponse { header, remaining_bytes, blob: blob.into() }))
+        });
+        Ok(futures::stream::iter(parts).boxed())
+    }
+
+    pub(super) async fn move_leader(&self, asked: pb::MoveLeaderRequest) -> Result<pb::MoveLeaderResponse, Fault> {
+        let node: &Node = self.node();
+        if !node.consensus().voters().contains(&asked.target_id) {
+            return Err(Fault::no_member());
+        }
+        let moved = node.change(Change::TransferTo(asked.target_id)).await;
+        moved.map_err(|cannot| Fault::ours(tonic::Code::Unavailable, format!("tenure: {cannot}")))?;
+        Ok(pb::MoveLeaderResponse { header: Some(self.header_now()) })
+    }
+}
+
+fn fold(hash: u64) -> u32 {
+    u32::try_from((hash ^ (hash >> 32)) & u64::from(u32::MAX)).expect("the upper half is masked")
+}
+
+fn hash_kv(ledger: &Ledger, revision: Option<u64>) -> Result<u32, Fault> {
+    let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
+    let range = tenure_core::Range { revision, ..tenure_core::Range::of(everything) };
+    let ranged = ledger.range(&range).map_err(|refusal| Fault::from(&refusal))?;
+    let mut hash = Xxh3::new();
+    for (key, value) in &ranged.items {
+        hash.update(key.bytes());
+        hash.update(&value.value);
+        for number in [value.create_revision, value.mod_revision, value.version] {
+            hash.update(&number.to_le_bytes());
+        }
+    }
+    Ok(fold(hash.digest()))
+}

@@ -1,0 +1,237 @@
+//! Where the calls of the etcd dialect are answered, whichever wire they came by: orders at the leader, looks at this node.
+
+use crate::lessor::Unready;
+use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
+use crate::node::Node;
+use crate::peers::v1::etcd_order::Body as Ask;
+use crate::peers::v1::etcd_reply::Body as Tell;
+use crate::peers::v1::{EtcdFault, KeepAlive, KeepAliveReply};
+use tenure_api::etcd::{
+    Fault, etcdserverpb as pb, header, read_delete, read_lease, read_put, read_txn, write_delete, write_put, write_txn,
+};
+use tenure_core::limits::TTL_MS_MAX;
+use tenure_core::{
+    Command, Compact, Grant, Holder, Kind, LeaseId, Ledger, Moment, OpDone, Outcome, ReleaseLease, Renew, Renewal,
+    Reply, Ttl, Txn, TxnDone,
+};
+
+/// Whose leases those of etcd's clients are: they do not say who they are.
+const HOLDER: &str = "etcd";
+
+/// The TTL of a lease that asks for none, in seconds.
+const TTL_SECONDS_MIN: i64 = 2;
+
+#[derive(Clone)]
+pub(crate) struct EtcdDesk {
+    node: Node,
+}
+
+pub(super) fn unready(unready: &Unready) -> Fault {
+    match unready {
+        Unready::NotLeader { .. } => Fault::no_leader(),
+        Unready::Overloaded { .. } => Fault::too_many_requests(),
+        Unready::Stuck => Fault::timed_out(),
+        Unready::Stopping => Fault::stopped(),
+        Unready::Unknown => Fault::timed_out_by_leader(),
+    }
+}
+
+impl EtcdDesk {
+    pub(crate) fn new(node: Node) -> Self {
+        Self { node }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Says who answers, at a revision of the keyspace.
+    pub(super) fn header(&self, kv_revision: u64) -> pb::ResponseHeader {
+        self.signed(header(kv_revision))
+    }
+
+    /// Says who answers.
+    pub(super) fn signed(&self, header: pb::ResponseHeader) -> pb::ResponseHeader {
+        let identity = self.node.identity();
+        let raft_term = self.node.consensus().term();
+        pb::ResponseHeader { cluster_id: identity.cluster, member_id: identity.node, raft_term, ..header }
+    }
+
+    /// The header of an answer that has nothing else to say.
+    pub(super) fn header_now(&self) -> pb::ResponseHeader {
+        self.header(self.node.read_stale(Ledger::kv_revision))
+    }
+
+    /// Orders something, at the leader. While nobody leads it waits a while: nothing is under way then.
+    pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Fault> {
+        let until = tokio::time::sleep(LEADER_PATIENCE);
+        tokio::pin!(until);
+        loop {
+            let answer = match self.node.leader_elsewhere() {
+                Some(leader) => self.node.forward_etcd(leader, ask.clone()).await,
+                None => self.order_once(ask.clone()).await,
+            };
+            match answer {
+                Ok(Tell::Fault(fault)) => return Err(Fault::ours(tonic::Code::from(fault.code), fault.text)),
+                Ok(tell) => return Ok(tell),
+                Err(Unready::NotLeader { .. }) => tokio::select! {
+                    () = &mut until => return Err(Fault::no_leader()),
+                    () = tokio::time::sleep(LEADER_PAUSE) => {}
+                },
+                Err(other) => return Err(unready(&other)),
+            }
+        }
+    }
+
+    /// Orders something at this node, which leads.
+    pub(crate) async fn order_once(&self, ask: Ask) -> Result<Tell, Unready> {
+        let told = match ask {
+            Ask::Put(put) => self.put(&put).await,
+            Ask::DeleteRange(delete) => self.delete(&delete).await,
+            Ask::Txn(txn) => self.txn(&txn).await,
+            Ask::Compact(compact) => self.compact(&compact).await,
+            Ask::LeaseGrant(grant) => self.grant(grant).await,
+            Ask::LeaseRevoke(revoke) => self.revoke(revoke).await,
+            Ask::KeepAlive(KeepAlive { leases }) => self.keep_alive(&leases).await,
+        };
+        match told {
+            Ok(tell) => Ok(tell),
+            Err(No::NotNow(unready)) => Err(unready),
+            Err(No::Fault(Fault { code, text })) => Ok(Tell::Fault(EtcdFault { code: code.into(), text })),
+        }
+    }
+
+    async fn ordered(&self, command: Command) -> Result<Reply, No> {
+        let outcome: Outcome = self.node.order(command).await.map_err(No::NotNow)?;
+        outcome.map_err(|refusal| No::Fault(Fault::from(&refusal)))
+    }
+
+    async fn did(&self, txn: Txn) -> Result<TxnDone, No> {
+        match self.ordered(Command::Txn(txn)).await? {
+            Reply::Txn(done) => Ok(done),
+            other => unreachable!("a transaction is answered as one, not {other:?}"),
+        }
+    }
+
+    async fn did_one(&self, op: tenure_core::Op) -> Result<OpDone, No> {
+        let done = self.did(Txn::of(op)).await?;
+        Ok(done.ops.into_iter().next().expect("one operation is answered by one"))
+    }
+
+    async fn put(&self, asked: &pb::PutRequest) -> Result<Tell, No> {
+        small(asked)?;
+        let put = write_put(&self.did_one(read_put(asked)?).await?);
+        Ok(Tell::Put(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put }))
+    }
+
+    async fn delete(&self, asked: &pb::DeleteRangeRequest) -> Result<Tell, No> {
+        small(asked)?;
+        let deleted = write_delete(&self.did_one(read_delete(asked)?).await?);
+        let header = deleted.header.map(|header| self.signed(header));
+        Ok(Tell::DeleteRange(pb::DeleteRangeResponse { header, ..deleted }))
+    }
+
+    async fn txn(&self, asked: &pb::TxnRequest) -> Result<Tell, No> {
+        small(asked)?;
+        let done = self.did(read_txn(asked)?).await?;
+        Ok(Tell::Txn(write_txn(&done, self.header(done.kv_revision))))
+    }
+
+    async fn compact(&self, asked: &pb::CompactionRequest) -> Result<Tell, No> {
+        match self.ordered(Command::Compact(Compact { revision: asked.revision })).await? {
+            Reply::Compacted { kv_revision } => {
+                Ok(Tell::Compact(pb::CompactionResponse { header: Some(self.header(kv_revision)) }))
+            }
+            other => unreachable!("a compaction is answered as one, not {other:?}"),
+        }
+    }
+
+    async fn grant(&self, asked: pb::LeaseGrantRequest) -> Result<Tell, No> {
+        let seconds = if asked.ttl <= 0 { TTL_SECONDS_MIN } else { asked.ttl };
+        let ms = u64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1000));
+        let ttl = ms.filter(|ms| *ms <= TTL_MS_MAX).and_then(|ms| Ttl::from_millis(ms).ok());
+        let ttl = ttl.ok_or_else(Fault::long_ttl)?;
+        let lease = match asked.id {
+            0 => self.node.draw_lease(),
+            number => read_lease(number).ok_or_else(|| {
+                Fault::ours(tonic::Code::InvalidArgument, "tenure: the number of a lease is not negative")
+            })?,
+        };
+        let holder = Holder::parse(HOLDER).expect("it is a name");
+        let grant = Grant::plain(lease, holder, ttl, self.node.draw_number());
+        self.ordered(Command::Grant(grant)).await?;
+        let id = i64::try_from(lease.number()).unwrap_or(i64::MAX);
+        Ok(Tell::LeaseGrant(pb::LeaseGrantResponse {
+            header: Some(self.header_now()),
+            id,
+            ttl: seconds,
+            error: String::new(),
+        }))
+    }
+
+    async fn revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<Tell, No> {
+        let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
+        // To give a lease back twice is no error by our rules, and one by etcd's.
+        if self.node.read_stale(|ledger| ledger.lease(lease).is_none()) {
+            return Err(Fault::no_lease().into());
+        }
+        self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await?;
+        Ok(Tell::LeaseRevoke(pb::LeaseRevokeResponse { header: Some(self.header_now()) }))
+    }
+
+    async fn keep_alive(&self, asked: &[i64]) -> Result<Tell, No> {
+        let ids: Vec<Option<LeaseId>> = asked.iter().map(|number| read_lease(*number)).collect();
+        let leases: Vec<Renewal> = ids.iter().flatten().map(|lease| Renewal { lease: *lease, ttl: None }).collect();
+        let mut renewed = match leases.is_empty() {
+            true => Vec::new(),
+            false => match self.ordered(Command::Renew(Renew { leases, kind: Kind::Auto })).await? {
+                Reply::Renewed(each) => each,
+                other => unreachable!("a renewal is answered as one, not {other:?}"),
+            },
+        }
+        .into_iter();
+        let ttl = |id: &Option<LeaseId>| match id.and_then(|_| renewed.next()) {
+            Some(Ok(renewed)) => i64::try_from(renewed.ttl_ms / 1000).unwrap_or(i64::MAX).max(1),
+            Some(Err(_)) | None => 0,
+        };
+        let ttls = ids.iter().map(ttl).collect();
+        Ok(Tell::KeepAlive(KeepAliveReply { header: Some(self.header_now()), ttls }))
+    }
+
+    /// Looks at the ledger: as fresh as everything that was acknowledged before, or as this node has it.
+    pub(super) async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Fault> {
+        if stale {
+            return Ok(self.node.read_stale(|ledger| look(ledger, ledger.now())));
+        }
+        let until = tokio::time::sleep(LEADER_PATIENCE);
+        tokio::pin!(until);
+        loop {
+            match self.node.read(|_, now| now).await {
+                // Nothing is older now than what was asked for.
+                Ok(now) => return Ok(self.node.read_stale(|ledger| look(ledger, now.max(ledger.now())))),
+                Err(Unready::NotLeader { .. }) => tokio::select! {
+                    () = &mut until => return Err(Fault::no_leader()),
+                    () = tokio::time::sleep(LEADER_PAUSE) => {}
+                },
+                Err(other) => return Err(unready(&other)),
+            }
+        }
+    }
+}
+
+/// Why an order was not done.
+enum No {
+    Fault(Fault),
+    NotNow(Unready),
+}
+
+impl From<Fault> for No {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What does not fit into one request is refused before it is looked at.
+fn small(asked: &impl prost::Message) -> Result<(), Fault> {
+    if asked.encoded_len() > REQUEST_BYTES_MAX { Err(Fault::too_large()) } else { Ok(()) }
+}

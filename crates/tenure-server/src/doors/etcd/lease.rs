@@ -1,0 +1,108 @@
+//! Leases, as etcd's clients ask for them. They are Tenure's leases, with times in seconds.
+
+use super::kv::ordered;
+use super::{EtcdDesk, Replies};
+use crate::limits::KEEP_ALIVES_MAX;
+use crate::peers::v1::KeepAlive;
+use crate::peers::v1::etcd_order::Body as Ask;
+use crate::peers::v1::etcd_reply::Body as Tell;
+use futures::{Stream, StreamExt};
+use tenure_api::etcd::etcdserverpb as pb;
+use tenure_api::etcd::{Fault, read_lease};
+use tenure_core::{Lease, LeaseId};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+fn number(lease: LeaseId) -> i64 {
+    i64::try_from(lease.number()).unwrap_or(i64::MAX)
+}
+
+fn seconds(ms: u64) -> i64 {
+    i64::try_from(ms / 1000).unwrap_or(i64::MAX)
+}
+
+impl EtcdDesk {
+    pub(super) async fn lease_grant(&self, asked: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Fault> {
+        ordered!(self, LeaseGrant(asked))
+    }
+
+    pub(super) async fn lease_revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, Fault> {
+        ordered!(self, LeaseRevoke(asked))
+    }
+
+    pub(super) async fn time_to_live(
+        &self,
+        asked: pb::LeaseTimeToLiveRequest,
+    ) -> Result<pb::LeaseTimeToLiveResponse, Fault> {
+        let gone = pb::LeaseTimeToLiveResponse { id: asked.id, ttl: -1, ..pb::LeaseTimeToLiveResponse::default() };
+        let (told, kv_revision) = self
+            .read(false, |ledger, now| {
+                let lease = read_lease(asked.id).and_then(|id| ledger.lease(id));
+                let told = lease.map(|lease| pb::LeaseTimeToLiveResponse {
+                    ttl: seconds(lease.ends_at().millis_since(now)),
+                    granted_ttl: seconds(lease.ttl().millis()),
+                    keys: lease.keys().filter(|_| asked.keys).map(|key| key.bytes().to_vec()).collect(),
+                    ..gone.clone()
+                });
+                (told, ledger.kv_revision())
+            })
+            .await?;
+        Ok(pb::LeaseTimeToLiveResponse { header: Some(self.header(kv_revision)), ..told.unwrap_or(gone) })
+    }
+
+    /// All leases, those that end first before the others.
+    pub(super) async fn leases(&self) -> Result<pb::LeaseLeasesResponse, Fault> {
+        let (mut all, kv_revision) = self
+            .read(false, |ledger, _| {
+                let all: Vec<(tenure_core::Moment, LeaseId)> =
+                    ledger.leases_from(None).map(|(id, lease): (LeaseId, &Lease)| (lease.ends_at(), id)).collect();
+                (all, ledger.kv_revision())
+            })
+            .await?;
+        all.sort_unstable();
+        let leases = all.into_iter().map(|(_, id)| pb::LeaseStatus { id: number(id) }).collect();
+        Ok(pb::LeaseLeasesResponse { header: Some(self.header(kv_revision)), leases })
+    }
+
+    /// Renews leases as they are named, those that are named at once together, each answered in its turn.
+    pub(super) fn keep_alives(
+        &self,
+        asked: impl Stream<Item = Result<pb::LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
+    ) -> Replies<pb::LeaseKeepAliveResponse> {
+        let (replies, receiver) = mpsc::channel(KEEP_ALIVES_MAX);
+        let desk = self.clone();
+        tokio::spawn(async move {
+            let mut together = asked.ready_chunks(KEEP_ALIVES_MAX);
+            while let Some(asked) = together.next().await {
+                let is_over = asked.iter().any(Result::is_err);
+                let leases: Vec<i64> = asked.into_iter().map_while(Result::ok).map(|one| one.id).collect();
+                let answers = desk.kept_alive(leases).await;
+                for answer in answers {
+                    let is_last = answer.is_err();
+                    if replies.send(answer).await.is_err() || is_last {
+                        return;
+                    }
+                }
+                if is_over {
+                    return;
+                }
+            }
+        });
+        ReceiverStream::new(receiver).boxed()
+    }
+
+    async fn kept_alive(&self, leases: Vec<i64>) -> Vec<Result<pb::LeaseKeepAliveResponse, Status>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
+            Ok(Tell::KeepAlive(kept)) => {
+                let reply = |(id, ttl)| Ok(pb::LeaseKeepAliveResponse { header: kept.header, id, ttl });
+                leases.into_iter().zip(kept.ttls).map(reply).collect()
+            }
+            Ok(other) => unreachable!("an order is answered by a reply of its own kind, not {other:?}"),
+            Err(fault) => vec![Err(fault.status())],
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Watches of keys: many watchers over one stream, each with its number and its own place in the past. A stream is woken
+//! only for keys that one of its watchers watches, reads the ledger from there on, and makes no more before the client
+//! has taken what was made.
+
+use super::watchers::{Told, Watcher, Watchers};
+use super::{EtcdDesk, Replies};
+use crate::bells::Bell;
+use crate::limits::{BELLS_PER_WATCH_MAX, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX};
+use futures::{Stream, StreamExt};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::etcd::etcdserverpb as pb;
+use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion as Ask;
+use tenure_api::etcd::{Fault, read_keys};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+/// The number of nobody: with what concerns no watcher, or one that never was.
+const NOBODY: i64 = -1;
+
+/// How often a stream that needs a leader looks for one.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Whoever is to be told has hung up.
+struct Gone;
+
+/// One stream of watchers.
+struct Watching {
+    desk: EtcdDesk,
+    bell: Arc<Bell>,
+    watchers: Watchers,
+    replies: mpsc::Sender<Result<pb::WatchResponse, Status>>,
+}
+
+impl EtcdDesk {
+    /// Starts a stream of watchers. If it needs a leader, it ends when there is none for a while.
+    pub(super) fn watch(
+        &self,
+        asked: impl Stream<Item = Result<pb::WatchRequest, Status>> + Send + 'static,
+        needs_leader: bool,
+    ) -> Replies<pb::WatchResponse> {
+        let (replies, receiver) = mpsc::channel(WATCH_ANSWERS_MAX);
+        let watching = Watching { desk: self.clone(), bell: Arc::default(), watchers: Watchers::default(), replies };
+        tokio::spawn(watching.run(asked, needs_leader));
+        ReceiverStream::new(receiver).boxed()
+    }
+
+    /// Returns when nobody has led for a while.
+    pub(super) async fn leaderless(&self) {
+        let mut since = Duration::ZERO;
+        while since < LEADERLESS_MAX {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            since = if self.node().consensus().leader().is_some() { Duration::ZERO } else { since + LOOK_INTERVAL };
+        }
+    }
+}
+
+impl Watching {
+    async fn run(mut self, asked: impl Stream<Item = Result<pb::WatchRequest, Status>> + Send, needs_leader: bool) {
+        let _watching = self.desk.node().metrics().watching();
+        let (desk, bell, replies) = (self.desk.clone(), self.bell.clone(), self.replies.clone());
+        let mut asked = pin!(asked);
+        let mut leaderless =
+            pin!(async move { if needs_leader { desk.leaderless().await } else { std::future::pending().await } });
+        let mut idle = tokio::time::interval(PROGRESS_INTERVAL);
+        idle.reset();
+        // Whoever has nothing more to ask may still want to be told.
+        let mut is_open = true;
+        loop {
+            let went = tokio::select! {
+                ask = asked.next(), if is_open => match ask {
+                    Some(Ok(pb::WatchRequest { request_union: Some(ask) })) => self.asked(ask).await,
+                    Some(Ok(_)) => Ok(()),
+                    Some(Err(status)) => {
+                        // Whoever has hung up needs no reason.
+                        let _ = self.replies.send(Err(status)).await;
+                        return;
+                    }
+                    None => {
+                        is_open = false;
+                        Ok(())
+                    }
+                },
+                from = bell.rung() => self.tell_all(from).await,
+                _ = idle.tick() => self.tell_progress().await,
+                () = &mut leaderless => {
+                    // Whoever has hung up needs no reason.
+                    let _ = self.replies.send(Err(Fault::no_leader().status())).await;
+                    return;
+                }
+                () = replies.closed() => return,
+            };
+            if went.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn asked(&mut self, ask: Ask) -> Result<(), Gone> {
+        match ask {
+            Ask::CreateRequest(create) => self.create(create).await,
+            Ask::CancelRequest(cancel) => self.cancel(cancel.watch_id).await,
+            Ask::ProgressRequest(_) => self.progress().await,
+        }
+    }
+
+    async fn create(&mut self, asked: pb::WatchCreateRequest) -> Result<(), Gone> {
+        let mut watcher = match self.read(&asked) {
+            Ok(watcher) => watcher,
+            Err(reason) => return self.refuse(reason).await,
+        };
+        let (id, start) = (watcher.id, asked.start_revision);
+        let now = self.desk.node().read_stale(tenure_core::Ledger::kv_revision);
+        let from = u64::try_from(start).ok().filter(|start| *start > 0).unwrap_or(now + 1);
+        let created = pb::WatchResponse { watch_id: id, created: true, ..self.blank(now) };
+        watcher.next = from;
+        self.watchers.add(watcher);
+        self.send(created).await?;
+        self.catch_up(id).await
+    }
+
+    /// A watcher as it is asked for, or why there can be none such.
+    fn read(&mut self, asked: &pb::WatchCreateRequest) -> Result<Watcher, String> {
+        if asked.start_revision < 0 {
+            return Err(Fault::compacted().text);
+        }
+        // No key is every key from the first on.
+        let key = if asked.key.is_empty() { &b"\0"[..] } else { &asked.key };
+        let keys = read_keys(key, &asked.range_end).map_err(|fault| fault.text)?;
+        if !asked.range_end.is_empty() && asked.range_end != b"\0" && key >= &asked.range_end[..] {
+            return Err("mvcc: watcher range is empty".into());
+        }
+        if self.watchers.len() >= BELLS_PER_WATCH_MAX {
+            return Err(format!("tenure: a stream has at most {BELLS_PER_WATCH_MAX} watchers"));
+        }
+        let id = self.watchers.number(asked.watch_id);
+        let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;
+        let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell);
+        let hanging = hanging.ok_or("tenure: this node has no room for more watchers")?;
+        Ok(Watcher::new(id, keys, asked, hanging))
+    }
+
+    async fn refuse(&mut self, cancel_reason: String) -> Result<(), Gone> {
+        let refused =
+            pb::WatchResponse { watch_id: NOBODY, created: true, canceled: true, cancel_reason, ..self.now() };
+        self.send(refused).await
+    }
+
+    async fn cancel(&mut self, id: i64) -> Result<(), Gone> {
+        if !self.watchers.remove(id) {
+            return Ok(());
+        }
+        let cancelled = pb::WatchResponse { watch_id: id, canceled: true, ..self.now() };
+        self.send(cancelled).await
+    }
+
+    /// Tells one watcher what it has not seen yet.
+    async fn catch_up(&mut self, id: i64) -> Result<(), Gone> {
+        loop {
+            let told = self.desk.node().read_stale(|ledger| self.watchers.of_one(ledger, id));
+            let Some(told) = told else { return Ok(()) };
+            let more = told.more;
+            self.tell(told).await?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tells all watchers what has changed since a revision.
+    async fn tell_all(&mut self, from: u64) -> Result<(), Gone> {
+        let mut from = from;
+        loop {
+            let told = self.desk.node().read_stale(|ledger| self.watchers.of_all(ledger, from));
+            let (more, upto) = (told.more, told.upto);
+            self.tell(told).await?;
+            if !more {
+                return Ok(());
+            }
+            from = upto + 1;
+        }
+    }
+
+    async fn tell(&mut self, told: Told) -> Result<(), Gone> {
+        for response in told.responses {
+            let header = response.header.map(|header| self.desk.signed(header));
+            self.send(pb::WatchResponse { header, ..response }).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells how far all have come, once all of them have.
+    async fn progress(&mut self) -> Result<(), Gone> {
+        let from = self.watchers.furthest_back();
+        self.tell_all(from).await?;
+        let now = self.desk.node().read_stale(tenure_core::Ledger::kv_revision);
+        match self.watchers.have_come_to(now) {
+            true => self.send(pb::WatchResponse { watch_id: NOBODY, ..self.blank(now) }).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Tells those who asked for it how far they have come, although nothing has happened.
+    async fn tell_progress(&mut self) -> Result<(), Gone> {
+        for id in self.watchers.who_want_progress() {
+            let progress = pb::WatchResponse { watch_id: id, ..self.now() };
+            self.send(progress).await?;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> pb::WatchResponse {
+        self.blank(self.desk.node().read_stale(tenure_core::Ledger::kv_revision))
+    }
+
+    fn blank(&self, kv_revision: u64) -> pb::WatchResponse {
+        pb::WatchResponse { header: Some(self.desk.header(kv_revision)), ..pb::WatchResponse::default() }
+    }
+
+    async fn send(&self, response: pb::WatchResponse) -> Result<(), Gone> {
+        self.replies.send(Ok(response)).await.map_err(|_| Gone)
+    }
+}
