@@ -1,7 +1,7 @@
 //! A ledger that goes on from a copy of another: what it gives out is never what the other gave out after the copy.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tenure_core::{Command, Entry, Grant, Holder, Leader, LeaseId, Ledger, Moment, Revision, Ttl};
+use tenure_core::{Command, Entry, Grant, Holder, Leader, LeaseId, Ledger, Moment, Revision, Ttl, limits};
 
 fn granted(leases: u64) -> Ledger {
     let mut ledger = Ledger::default();
@@ -9,7 +9,13 @@ fn granted(leases: u64) -> Ledger {
         let (lease, holder) = (LeaseId::from_number(number).unwrap(), Holder::parse("ann").unwrap());
         let grant = Grant::plain(lease, holder, Ttl::from_millis(1_000).unwrap(), number);
         let (leader, commands) = (Leader { term: 1, node: 1 }, vec![Command::Grant(grant)]);
-        ledger.apply(&Entry { leader, now: Moment::from_millis(number), wall_ms: 0, rules: 2, commands });
+        ledger.apply(&Entry {
+            leader,
+            now: Moment::from_millis(number),
+            wall_ms: 0,
+            rules: limits::RULES_MAX,
+            commands,
+        });
     }
     ledger
 }

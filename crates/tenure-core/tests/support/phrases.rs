@@ -147,6 +147,8 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
         }
         Refusal::NotHeld { resource } => format!("nobody holds {resource}"),
         Refusal::NoKey { key: missing } => format!("there is no key {}", key(missing)),
+        Refusal::Compacted { compacted } => format!("what was before kv {compacted} is forgotten"),
+        Refusal::NotYet { kv_revision } => format!("the keyspace has come to kv {kv_revision} only"),
         Refusal::Full { what, max } => format!("no room, {what} at most {max}"),
     };
     format!("refused: {why}")

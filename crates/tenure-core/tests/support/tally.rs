@@ -206,6 +206,8 @@ fn of_reply(reply: &Reply) -> &'static str {
         Reply::ClassSet => "answer ClassSet",
         Reply::Put { .. } => "answer Put",
         Reply::Deleted { .. } => "answer Deleted",
+        Reply::Txn(_) => "answer Txn",
+        Reply::Compacted { .. } => "answer Compacted",
     }
 }
 
@@ -232,6 +234,8 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::OlderEpoch { .. } => "refusal OlderEpoch",
         Refusal::NotHeld { .. } => "refusal NotHeld",
         Refusal::NoKey { .. } => "refusal NoKey",
+        Refusal::Compacted { .. } => "refusal Compacted",
+        Refusal::NotYet { .. } => "refusal NotYet",
         Refusal::Full { .. } => "refusal Full",
     }
 }

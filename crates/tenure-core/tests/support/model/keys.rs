@@ -20,7 +20,7 @@ impl Model {
         let kv_revision = self.kv_revision;
         let version = before.as_ref().map_or(0, |value| value.version) + 1;
         let create_revision = before.map_or(kv_revision, |value| value.create_revision);
-        let written = KeyValue { value, create_revision, mod_revision: kv_revision, version, lease };
+        let written = KeyValue { value, create_revision, mod_revision: kv_revision, n: 0, version, lease };
         self.keys.insert(put.key.clone(), written);
         self.change(vec![Happening::Put { key: put.key.clone(), lease, kv_revision, version }]);
         if let Hang::On(lease) = put.lease {
@@ -33,6 +33,7 @@ impl Model {
         let deleted = self.delete_if(|key, _| match keys {
             Keys::One(one) => key == one,
             Keys::Prefix(prefix) => key.bytes().starts_with(prefix),
+            Keys::From { first, end } => *key.bytes() >= **first && end.as_ref().is_none_or(|end| *key.bytes() < **end),
         });
         let count = deleted.len() as u64;
         if count > 0 {

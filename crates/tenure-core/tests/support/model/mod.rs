@@ -176,6 +176,7 @@ impl Model {
             Command::SetClass(class) => self.set_class(class),
             Command::Put(put) => self.put(put),
             Command::Delete(delete) => Ok(self.delete(&delete.keys)),
+            Command::Txn(_) | Command::Compact(_) => unreachable!("no history has them"),
         }
     }
 
