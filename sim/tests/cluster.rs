@@ -38,6 +38,20 @@ fn five_nodes_keep_their_promises_and_go_on_when_they_are_healed() {
     run_all(4, 5);
 }
 
+/// Seeds that broke a promise once, at the length at which they did.
+#[test]
+fn seeds_that_found_something_stay_sound() {
+    for seed in [
+        // A member that was behind refused for ever a leader that had come back with a new disk.
+        58, // A log that was purged while it was sent went out with a hole.
+        1075,
+    ] {
+        let report = run(Plan::sound(seed, 3, Duration::from_secs(120)));
+        assert_eq!(report.violations, [], "seed {seed}");
+        assert!(!report.faults.is_empty() && report.grants > 0, "seed {seed} tested nothing");
+    }
+}
+
 #[test]
 fn time_that_may_jump_over_holders_is_caught() {
     let tuning = Tuning { step_max: Duration::from_secs(3_600), ..Tuning::default() };

@@ -114,6 +114,54 @@ async fn a_wiped_node_is_not_its_old_self() {
     cluster.tell_faults();
 }
 
+/// Whoever was admitted again with an empty disk has promised things that its old disk does not know of.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_data_directory_is_not_the_member_that_came_after_it() {
+    let mut cluster = Cluster::start(3).await;
+    let [again, other] = cluster.followers().await[..] else { panic!("two follow") };
+    let leader = cluster.leader().await;
+    acquire(&cluster.client_of(leader).await, claim("kept", 1, "ann", 600_000)).await.unwrap();
+    cluster.are_equal().await;
+    cluster.kill9(again);
+    let (place, old, new) = (cluster.directory(again), cluster.directory(100), cluster.directory(101));
+    std::fs::rename(&place, &old).unwrap();
+    types(&cluster, leader, &["cluster", "remove", &again.to_string()]);
+    cluster.begin(again);
+    cluster.node(again).until_said("waits to be admitted");
+    types(&cluster, leader, &["cluster", "add", &format!("{again}={}", cluster.wire(again))]);
+    cluster.node(again).until_ready();
+    // This is on two of three, one of which is the new one.
+    assert_eq!(members(&cluster, other).len(), 3);
+    cluster.leader().await;
+    cluster.are_equal().await;
+    cluster.kill9(other);
+    cluster.leader().await;
+    acquire(&cluster.client_of(leader).await, claim("later", 2, "ann", 600_000)).await.unwrap();
+    cluster.kill9_all();
+    // The one that missed it and the old disk are no majority.
+    std::fs::rename(&place, &new).unwrap();
+    std::fs::rename(&old, &place).unwrap();
+    cluster.count("an old data directory");
+    cluster.begin(other);
+    cluster.begin(again);
+    let clients = [cluster.client_of_when_up(other).await, cluster.client_of_when_up(again).await];
+    for _ in 0..30 {
+        for client in &clients {
+            let status = client.status(v1::StatusRequest {}).await.unwrap();
+            assert!(!status.leads, "the old one gave its vote: {status:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    cluster.kill9(again);
+    std::fs::remove_dir_all(&place).unwrap();
+    std::fs::rename(&new, &place).unwrap();
+    cluster.begin(again);
+    cluster.leader_among(&[again, other]).await;
+    let there = resources(&cluster.client_of(other).await).await;
+    assert!(there.iter().any(|it| it.name == "later"), "what was acknowledged is lost: {there:?}");
+    cluster.tell_faults();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_join_is_refused_with_a_reason() {
     let mut cluster = alone(3).await;

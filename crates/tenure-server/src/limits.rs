@@ -215,7 +215,11 @@ pub(crate) const AUDIT_SHARE: u32 = 1_000;
 /// Hashes that a node keeps for others to compare with.
 pub(crate) const AUDITS_KEPT: usize = 16;
 
-/// How often a change of the members is tried, a tick apart, while the leader has not heard from a majority.
+/// A new member votes once it lacks no more entries than this: they take it a moment.
+pub(crate) const CAUGHT_UP_WITHIN: u64 = 5_000;
+
+/// How often a change of the members is tried, a tick apart, while the leader has not heard from a majority, and for how
+/// many ticks it waits for another change.
 pub(crate) const CHANGE_TRIES: u32 = 25;
 
 /// How long a node that is to take the lead may take to answer, before another one is asked.

@@ -4,8 +4,8 @@
 use super::{PATIENCE, Server, binary};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener as Bound};
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -32,6 +32,8 @@ pub struct Cluster {
     plans: BTreeMap<u64, Plan>,
     wires: Wires,
     flags: Vec<String>,
+    /// What each node finds in its environment beside ours.
+    environment: BTreeMap<u64, Vec<(String, String)>>,
     /// The faults that were injected, by their kind.
     pub faults: BTreeMap<&'static str, u64>,
 }
@@ -75,13 +77,20 @@ impl Cluster {
             plans,
             wires,
             flags: flags.iter().map(ToString::to_string).collect(),
+            environment: BTreeMap::new(),
             faults: BTreeMap::new(),
         }
     }
 
     /// A cluster of so many that is ready.
     pub async fn start(size: u64) -> Self {
+        Self::start_shimmed(size, |_, _| Vec::new()).await
+    }
+
+    /// The same, where each node finds this in its environment; it is told where its data is to be.
+    pub async fn start_shimmed(size: u64, shim: impl Fn(u64, &Path) -> Vec<(String, String)>) -> Self {
         let mut cluster = Self::plan(size, &["--election-timeout", "600ms"]).await;
+        cluster.environment = (1..=size).map(|node| (node, shim(node, &cluster.directory(node)))).collect();
         for node in 1..=size {
             cluster.begin(node);
         }
@@ -109,6 +118,7 @@ impl Cluster {
         command.args(["serve", "--node-id", &node.to_string(), "--listen", &plan.client.to_string()]);
         command.args(["--peer-listen", &plan.peer.to_string(), "--peer-advertise", &plan.wire.to_string()]);
         command.args(&self.flags).args(more).arg("--data-dir").arg(self.directory(node));
+        command.envs(self.environment.get(&node).into_iter().flatten().cloned());
         let server = Server::begin(command, format!("http://{}", plan.client));
         self.wires.pids.lock().unwrap().insert(node, server.pid());
         self.nodes.insert(node, server);
@@ -126,7 +136,8 @@ impl Cluster {
         self.nodes.keys().copied().collect()
     }
 
-    fn count(&mut self, fault: &'static str) {
+    /// Notes a fault that the test did by itself.
+    pub fn count(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
     }
 
@@ -144,8 +155,23 @@ impl Cluster {
         }
     }
 
-    pub fn stop(&mut self, node: u64) -> std::process::ExitStatus {
+    pub fn stop(&mut self, node: u64) -> ExitStatus {
         self.nodes.remove(&node).unwrap().stop()
+    }
+
+    /// Waits for a node that ends by itself, and gives how, and what it said.
+    pub fn ended(&mut self, node: u64, last_words: &str) -> (ExitStatus, String) {
+        let mut server = self.nodes.remove(&node).unwrap();
+        server.until_said(last_words);
+        (server.ends(), server.words())
+    }
+
+    /// Hands the lead to a node, as an operator does, unless it leads.
+    pub async fn hand_to(&self, node: u64) {
+        while self.leader().await != node {
+            let output = self.nodes[&node].tenure(&["cluster", "transfer", &node.to_string()]);
+            println!("the lead goes to node {node}: {}", output.status);
+        }
     }
 
     pub fn pause(&mut self, node: u64) {

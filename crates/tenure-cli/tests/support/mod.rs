@@ -10,7 +10,9 @@
 
 pub mod cluster;
 pub mod http;
+pub mod load;
 pub mod proxy;
+pub mod shim;
 pub mod terminal;
 pub mod wrapped;
 

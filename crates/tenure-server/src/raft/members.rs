@@ -3,7 +3,7 @@
 use super::Consensus;
 use super::types::{Member, RaftLogId};
 use crate::cluster::CannotChange;
-use crate::limits::{CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
+use crate::limits::{CAUGHT_UP_WITHIN, CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
 use crate::peers::v1;
 use crate::peers::v1::question::Body as Ask;
 use openraft::ChangeMembers;
@@ -16,6 +16,9 @@ use tokio::sync::watch;
 
 type Change = ChangeMembers<u64, Member>;
 type Refusal = RaftError<super::types::Types, ClientWriteError<super::types::Types>>;
+
+/// What is said of a change that never entered the log.
+const UNCHANGED: &str = "nothing was changed";
 
 /// How the log stands on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,16 +36,33 @@ fn index(id: Option<RaftLogId>) -> u64 {
     id.map_or(0, |id| id.index())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
-fn say(refusal: Refusal) -> CannotChange {
-    match &refusal {
+/// Why the members are not changed, or not yet.
+fn say(refusal: &Refusal, so_far: &str) -> CannotChange {
+    match refusal {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) if forward.leader_id.is_none() => {
+            CannotChange::Refused(format!("a majority of the nodes does not answer; {so_far}; ask again"))
+        }
         RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => {
             CannotChange::NotNow("this node leads no longer; look at the members, and ask again".into())
         }
         RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
-            CannotChange::Refused("another change of the members is under way; nothing was changed; ask again".into())
+            CannotChange::Refused(under_way(so_far))
         }
         other => CannotChange::Refused(other.to_string()),
+    }
+}
+
+fn under_way(so_far: &str) -> String {
+    format!("another change of the members is under way; {so_far}; ask again")
+}
+
+/// Whether it was refused before anything was written, for a reason that passes: the leader has not heard from a majority
+/// for a moment, or an earlier change is not on a majority yet.
+fn passes(refusal: &Refusal) -> bool {
+    match refusal {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => forward.leader_id.is_none(),
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => true,
+        _ => false,
     }
 }
 
@@ -102,45 +122,79 @@ impl Consensus {
         replication.map(|(node, matched)| (*node, index(*matched))).collect()
     }
 
-    /// A leader that has not heard from a majority for a moment refuses before anything is written: it is asked again.
-    async fn change_members(&self, change: Change, retain: bool) -> Result<(), CannotChange> {
-        for _ in 0..CHANGE_TRIES {
-            let changed = self.seeds.scope(self.raft.change_membership(change.clone(), retain)).await;
-            let is_unsure = matches!(&changed, Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))
-                if forward.leader_id.is_none());
-            if !is_unsure || self.leader() != Some(self.node) {
-                return changed.map(drop).map_err(say);
-            }
-            tokio::time::sleep(TICK).await;
+    /// Changes the members, one change after the other. Some take two entries, and between them nobody else may change
+    /// anything: so it goes on to its end, also if whoever asked has left.
+    async fn change_members(&self, change: Change, retain: bool, so_far: &str) -> Result<(), CannotChange> {
+        let turn = tokio::time::timeout(CHANGE_TRIES * TICK, self.turn.clone().lock_owned()).await;
+        let turn = turn.map_err(|_| CannotChange::Refused(under_way(so_far)))?;
+        let us = self.clone();
+        let changed = tokio::spawn(async move {
+            let _turn = turn;
+            us.change_in_turn(change, retain).await
+        });
+        match changed.await {
+            Ok(changed) => changed.map_err(|refusal| say(&refusal, so_far)),
+            Err(_) => Err(CannotChange::Refused("this node is stopping; look at the members, and ask again".into())),
         }
-        let text = "a majority of the nodes does not answer; nothing was changed; ask again";
-        Err(CannotChange::Refused(text.into()))
+    }
+
+    async fn change_in_turn(&self, change: Change, retain: bool) -> Result<(), Refusal> {
+        let mut tries = 1;
+        loop {
+            let changed = self.seeds.scope(self.raft.change_membership(change.clone(), retain)).await;
+            match changed {
+                Err(refusal) if passes(&refusal) && tries < CHANGE_TRIES && self.leader() == Some(self.node) => {
+                    tries += 1;
+                    tokio::time::sleep(TICK).await;
+                }
+                changed => return changed.map(drop),
+            }
+        }
     }
 
     /// Makes a node a learner, and a voter once it has caught up.
     pub(crate) async fn admit(&self, id: u64, member: Member, patience: Duration) -> Result<(), CannotChange> {
-        let learners = BTreeMap::from([(id, member.clone())]);
-        self.change_members(ChangeMembers::AddNodes(learners), true).await?;
-        let learns = self.seeds.scope(self.raft.add_learner(id, member, true));
-        let learns = tokio::time::timeout(patience, learns).await;
-        let learns = learns.map_err(|_| {
-            let seconds = patience.as_secs();
-            CannotChange::Refused(format!("node {id} did not catch up in {seconds} s; it stays a learner; ask again"))
-        })?;
-        learns.map_err(say)?;
-        self.change_members(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await
+        let learners = ChangeMembers::AddNodes(BTreeMap::from([(id, member)]));
+        self.change_members(learners, true, UNCHANGED).await?;
+        if tokio::time::timeout(patience, self.caught_up(id)).await.is_err() {
+            let waited_s = patience.as_secs();
+            let text = format!("node {id} did not catch up in {waited_s} s; it stays a learner; ask again");
+            return Err(CannotChange::Refused(text));
+        }
+        let so_far = format!("node {id} stays a learner");
+        self.change_members(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true, &so_far).await
+    }
+
+    /// Returns when a node has nearly everything, or when this one cannot know it any longer.
+    async fn caught_up(&self, id: u64) {
+        let mut metrics = self.raft.metrics();
+        loop {
+            {
+                let metrics = metrics.borrow_watched();
+                let Some(replication) = &metrics.replication else { return };
+                let last = metrics.last_log_index.unwrap_or_default();
+                let is_near = |matched: &Option<RaftLogId>| last.saturating_sub(index(*matched)) <= CAUGHT_UP_WITHIN;
+                if replication.get(&id).is_some_and(is_near) {
+                    return;
+                }
+            }
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     pub(crate) async fn set_member(&self, id: u64, member: Member) -> Result<(), CannotChange> {
-        self.change_members(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])), true).await
+        self.change_members(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])), true, UNCHANGED).await
     }
 
     /// Takes a node's vote, and then its place.
     pub(crate) async fn remove(&self, id: u64) -> Result<(), CannotChange> {
-        if self.voters().contains(&id) {
-            return self.change_members(ChangeMembers::RemoveVoters(BTreeSet::from([id])), false).await;
-        }
-        self.change_members(ChangeMembers::RemoveNodes(BTreeSet::from([id])), false).await
+        let change = match self.voters().contains(&id) {
+            true => ChangeMembers::RemoveVoters(BTreeSet::from([id])),
+            false => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
+        };
+        self.change_members(change, false, UNCHANGED).await
     }
 
     /// Hands the lead to another voter. True once this node follows it.

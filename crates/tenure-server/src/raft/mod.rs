@@ -112,6 +112,8 @@ pub(crate) struct Consensus {
     incoming: Arc<Mutex<answers::Incoming>>,
     seeds: Arc<Seeds>,
     sealed: Arc<Mutex<Option<oneshot::Receiver<()>>>>,
+    /// Whose turn it is to change the members.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Randomness for whatever openraft starts on our behalf: it takes it from the task that asks.
@@ -152,9 +154,9 @@ impl Consensus {
         let every_bytes = ground.tuning.snapshot_log_bytes;
         tokio::spawn(take_snapshots(raft.clone(), book.clone(), (extent.clone(), written), every_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
-        let (incoming, sealed) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))));
+        let (incoming, sealed, turn) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))), Arc::default());
         let consensus =
-            Self { raft, node, replica, book, reads, extent, audits, leading, members, incoming, seeds, sealed };
+            Self { raft, node, replica, book, reads, extent, audits, leading, members, incoming, seeds, sealed, turn };
         if consensus.is_initialized().await && consensus.voters() == [node] {
             // Nobody else could be elected, so there is nothing to wait for.
             consensus.raft.trigger().elect(false).await.map_err(failed)?;
