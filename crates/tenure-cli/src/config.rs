@@ -22,6 +22,8 @@ const LIKENESS_MIN: f64 = 0.75;
 pub(crate) struct File {
     listen: Option<SocketAddr>,
     peer_listen: Option<String>,
+    etcd_listen: Option<String>,
+    etcd_compaction: Option<String>,
     advertise: Option<String>,
     peer_advertise: Option<String>,
     node_id: Option<u64>,
@@ -43,9 +45,11 @@ pub(crate) struct File {
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 23] = [
     "listen",
     "peer_listen",
+    "etcd_listen",
+    "etcd_compaction",
     "advertise",
     "peer_advertise",
     "node_id",
@@ -73,6 +77,9 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Empty: the port after that of `listen`.
     pub(crate) peer_listen: String,
+    /// Empty: nowhere else than at `listen`.
+    pub(crate) etcd_listen: String,
+    pub(crate) etcd_compaction: String,
     /// Empty: as it listens.
     pub(crate) advertise: String,
     pub(crate) peer_advertise: String,
@@ -104,6 +111,8 @@ impl Default for Settings {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7420)),
             peer_listen: String::new(),
+            etcd_listen: String::new(),
+            etcd_compaction: "off".into(),
             advertise: String::new(),
             peer_advertise: String::new(),
             node_id: 0,
@@ -172,6 +181,8 @@ impl Effective {
         let settings = Settings {
             listen: pick!(listen, default.listen, ToString::to_string),
             peer_listen: pick!(peer_listen, default.peer_listen, Clone::clone),
+            etcd_listen: pick!(etcd_listen, default.etcd_listen, Clone::clone),
+            etcd_compaction: pick!(etcd_compaction, default.etcd_compaction, Clone::clone),
             advertise: pick!(advertise, default.advertise, Clone::clone),
             peer_advertise: pick!(peer_advertise, default.peer_advertise, Clone::clone),
             node_id: pick!(node_id, default.node_id, ToString::to_string),
@@ -259,6 +270,8 @@ impl File {
         let settings = Settings {
             listen: self.listen.unwrap_or(default.listen),
             peer_listen: self.peer_listen.unwrap_or_default(),
+            etcd_listen: self.etcd_listen.unwrap_or_default(),
+            etcd_compaction: self.etcd_compaction.unwrap_or(default.etcd_compaction),
             advertise: self.advertise.unwrap_or_default(),
             peer_advertise: self.peer_advertise.unwrap_or_default(),
             node_id: self.node_id.unwrap_or_default(),
@@ -326,6 +339,8 @@ pub(crate) fn template() -> String {
     let file = File {
         listen: Some(settings.listen),
         peer_listen: Some(settings.peer_listen),
+        etcd_listen: Some(settings.etcd_listen),
+        etcd_compaction: Some(settings.etcd_compaction),
         advertise: Some(settings.advertise),
         peer_advertise: Some(settings.peer_advertise),
         node_id: Some(settings.node_id),
@@ -370,6 +385,14 @@ const WHY: [&[&str]; KEYS.len()] = [
     ],
     &[
         "The address to listen on for peers: --peer-listen, TENURE_PEER_LISTEN. Empty for the port after that of `listen`.",
+    ],
+    &[
+        "One more address to listen on, such as 127.0.0.1:2379, where etcd's clients look: --etcd-listen,",
+        "TENURE_ETCD_LISTEN. Empty for none; they are served at `listen` as well.",
+    ],
+    &[
+        "What of the past of keys is kept: --etcd-compaction, TENURE_ETCD_COMPACTION. A number of revisions, an age such",
+        "as `1h`, or `off` for as much as there is room for.",
     ],
     &["Where clients reach this node, as HOST:PORT: --advertise, TENURE_ADVERTISE. Empty for what `listen` says."],
     &[
@@ -443,6 +466,8 @@ mod tests {
         let said = Settings {
             listen: file.listen.unwrap(),
             peer_listen: file.peer_listen.unwrap(),
+            etcd_listen: file.etcd_listen.unwrap(),
+            etcd_compaction: file.etcd_compaction.unwrap(),
             advertise: file.advertise.unwrap(),
             peer_advertise: file.peer_advertise.unwrap(),
             node_id: file.node_id.unwrap(),

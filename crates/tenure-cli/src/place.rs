@@ -6,10 +6,13 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tenure_server::{Begin, PEERS_MAX};
+use tenure_server::{Begin, Compaction, PEERS_MAX};
 
 /// Shorter ones make elections out of every hiccup; longer ones leave a cluster without a leader for no reason.
 const ELECTION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+
+/// A shorter past is not worth the work of forgetting it.
+const AGE_MIN: Duration = Duration::from_secs(10);
 
 /// What a server does for and with its peers.
 #[derive(Clone, Debug)]
@@ -83,6 +86,33 @@ pub(crate) fn of(settings: &Settings, what: &str) -> Result<Plan, Failure> {
         peer_advertise: said(&settings.peer_advertise).or(own),
         advertise: said(&settings.advertise),
         election_timeout,
+    })
+}
+
+/// One more address for etcd's clients, if one is said.
+pub(crate) fn etcd_listen(settings: &Settings, what: &str) -> Result<Option<SocketAddr>, Failure> {
+    match settings.etcd_listen.as_str() {
+        "" => Ok(None),
+        said => said.parse().map(Some).map_err(|_| {
+            let why = format!("{said:?} is no address to listen on");
+            Failure::usage(what, &why, "Say an IP address and a port: 127.0.0.1:2379.")
+        }),
+    }
+}
+
+/// What of the past of keys is kept.
+pub(crate) fn compaction(settings: &Settings, what: &str) -> Result<Compaction, Failure> {
+    let said = settings.etcd_compaction.as_str();
+    let age = || duration(said).ok().filter(|age| *age >= AGE_MIN).map(Compaction::Age);
+    match said.parse() {
+        _ if said == "off" => Some(Compaction::Off),
+        Ok(0) => None,
+        Ok(count) => Some(Compaction::Revisions(count)),
+        Err(_) => age(),
+    }
+    .ok_or_else(|| {
+        let why = format!("{said:?} does not say what of the past of keys is kept");
+        Failure::usage(what, &why, "Say off, a number of revisions, or an age from 10s on.")
     })
 }
 

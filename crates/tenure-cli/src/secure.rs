@@ -23,14 +23,15 @@ pub(crate) fn check(settings: &Settings, what: &str) -> Result<(), Failure> {
     if settings.insecure {
         return Ok(());
     }
-    let is_beyond = !settings.listen.ip().is_loopback();
+    let listens = [Some(settings.listen), place::etcd_listen(settings, what)?];
+    let beyond = listens.into_iter().flatten().find(|address| !address.ip().is_loopback());
     let missing: Vec<&str> =
         [("TLS (--tls-cert, --tls-key)", &settings.tls_cert), ("API keys (--api-keys)", &settings.api_keys)]
             .into_iter()
             .filter_map(|(name, file)| file.is_none().then_some(name))
             .collect();
-    if is_beyond && !missing.is_empty() {
-        let why = format!("{} is beyond loopback, and that needs {}", settings.listen, missing.join(" and "));
+    if let Some(address) = beyond.filter(|_| !missing.is_empty()) {
+        let why = format!("{address} is beyond loopback, and that needs {}", missing.join(" and "));
         return usage(&why, TRUSTED);
     }
     check_peers(settings, what)

@@ -262,5 +262,11 @@ pub(crate) const WATCH_PAGE_BYTES: usize = 2 * 1024 * 1024;
 /// How often a watcher that wants to know is told that nothing has happened, as with etcd.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
 
+/// How often old revisions of keys are forgotten, where so many are kept.
+pub(crate) const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
+
+/// How often the revision is looked at in the age that is kept: what is forgotten is older by a tenth at most.
+pub(crate) const COMPACTION_SAMPLES: u32 = 10;
+
 /// How long a stream that needs a leader does without.
 pub(crate) const LEADERLESS_MAX: Duration = Duration::from_secs(3);

@@ -1,12 +1,15 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
 use crate::access::Access;
+use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
 use crate::doors::{Entrance, NativeDoor, both, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
 use crate::tls::Tls;
+use futures::StreamExt;
+use futures::stream::select_all;
 use std::future::Future;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
@@ -32,6 +35,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Who may ask.
     pub access: Access,
+    /// What of the past of keys is kept.
+    pub compaction: Compaction,
 }
 
 /// Why serving could not start or go on.
@@ -39,10 +44,10 @@ pub struct Settings {
 #[error("the server cannot listen: {0}")]
 pub struct ServeError(String);
 
-/// Serves a node on a listener until `stop` resolves or the node fails.
+/// Serves a node on listeners until `stop` resolves or the node fails.
 pub async fn serve(
     node: Node,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     settings: &Settings,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Served, ServeError> {
@@ -68,7 +73,10 @@ pub async fn serve(
         health_reporter.set_not_serving::<TenureServer<NativeDoor>>().await;
         ended.send_replace(Some(why));
     };
-    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let is_loopback = |listener: &TcpListener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let is_local = listeners.iter().all(is_loopback);
+    tokio::spawn(compact(node.clone(), settings.compaction));
+    let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings.access.clone());
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
     let guard = http::Guard::new(&settings.hosts, is_local);
@@ -82,7 +90,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_routes(routes)
-        .serve_with_incoming_shutdown(accept(listener, settings.tls.clone()), until);
+        .serve_with_incoming_shutdown(select_all(connections), until);
     // Streams may stay open for days; a client that does not hang up gets a moment for what is under way.
     let patience = async {
         let told = end.wait_for(Option::is_some).await.map(drop);

@@ -26,6 +26,12 @@ pub(crate) struct Said {
     /// The address to listen on for peers [default: the port after that of --listen].
     #[arg(long, env = "TENURE_PEER_LISTEN", value_name = "ADDR")]
     pub(crate) peer_listen: Option<String>,
+    /// One more address to listen on, where etcd's clients look: 127.0.0.1:2379 [default: none].
+    #[arg(long, env = "TENURE_ETCD_LISTEN", value_name = "ADDR")]
+    pub(crate) etcd_listen: Option<String>,
+    /// What of the past of keys is kept: off for all, a number of revisions, or an age such as 1h [default: off].
+    #[arg(long, env = "TENURE_ETCD_COMPACTION", value_name = "KEEP")]
+    pub(crate) etcd_compaction: Option<String>,
     /// Where clients reach this node, if not at --listen: HOST:PORT.
     #[arg(long, env = "TENURE_ADVERTISE", value_name = "ADDR")]
     pub(crate) advertise: Option<String>,

@@ -54,7 +54,12 @@ async fn run(
     let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
     let access = secure::access(&settings, what)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
+    let compaction = place::compaction(&settings, what)?;
     let listener = bind(settings.listen, "--listen").await?;
+    let for_etcd = match place::etcd_listen(&settings, what)? {
+        Some(address) => Some(bind(address, "--etcd-listen").await?),
+        None => None,
+    };
     let peers = peers(&settings, &plan).await?;
     voice.starting(&directory);
     let place = place(plan, scheme, &listener, peers.as_ref());
@@ -71,7 +76,7 @@ async fn run(
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
         tokio::spawn(read_keys_again(path, access.clone(), hangups));
     }
-    let doors = Doors { hosts: settings.hosts, tls, access: access.clone() };
+    let doors = Doors { hosts: settings.hosts, tls, access: access.clone(), compaction };
     let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
@@ -86,7 +91,8 @@ async fn run(
             supervisor::stopping();
         };
         tokio::spawn(supervisor::feed_watchdog(node.clone()));
-        tenure_server::serve(node.clone(), listener, &doors, stop).await
+        let listeners = [Some(listener), for_etcd].into_iter().flatten().collect();
+        tenure_server::serve(node.clone(), listeners, &doors, stop).await
     };
     let served = if is_alone {
         // Whoever connects before waits in the kernel, and never hears that nobody leads.
