@@ -9,14 +9,15 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::{collection, sample};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use support::history::plans;
+use support::history::{Looking, key_plans, looking, plans};
 use support::model::Model;
+use support::model::keys::Changed;
 use support::model::view;
 use support::tally::Tally;
 use support::{a_grant, entry, id, name, restored, runner};
 use tenure_core::{
-    Acquire, Command, Define, Entry, Happening, Kind, LeaseId, Ledger, Mode, On, Outcome, Priority, Refusal,
-    ReleaseLease, Renew, Renewal, Reply, Span, Units, Wait, Want, limits,
+    Acquire, Command, Define, Entry, Happening, Keys, Kind, LeaseId, Ledger, Mode, On, Op, OpDone, Outcome, Priority,
+    Range, Refusal, ReleaseLease, Renew, Renewal, Reply, Span, Txn, Units, Wait, Want, limits,
 };
 
 /// The ledger, the model, and a replica that reads the same log through its bytes and is restored after every entry.
@@ -43,6 +44,7 @@ impl Pair {
         assert_eq!(applied.next_deadline.is_some(), self.model.next_due().is_some(), "what is due some time is known");
         assert!(applied.next_deadline <= self.model.next_due(), "nothing is due before the next deadline");
         self.replica_agrees(entry);
+        self.past_agrees(entry);
         self.tally.entry(&before, entry, &applied);
         self.tally.state(&self.ledger);
     }
@@ -55,6 +57,35 @@ impl Pair {
         assert_eq!(hash, self.replica.state_hash(), "replicas are equal");
         self.replica = restored(&self.replica);
         assert_eq!(hash, self.replica.state_hash(), "a snapshot loses nothing");
+    }
+}
+
+impl Pair {
+    /// What keys were, seen from any revision, is what the rules say; a restart makes no difference.
+    fn past_agrees(&mut self, entry: &Entry) {
+        for ledger in [&self.ledger, &self.replica] {
+            assert_eq!(ledger.kv_compacted(), self.model.compacted(), "what can be looked at: {entry:#?}");
+            assert_eq!(ledger.kv_bytes(), self.model.kv_bytes(), "what all keys weigh: {entry:#?}");
+            for revision in 0..ledger.kv_revision() + 2 {
+                let told = ledger.changes_from(revision).map(|all| all.map(Changed::from).collect::<Vec<_>>());
+                assert_eq!(told, self.model.changes_from(revision), "changes from {revision} on: {entry:#?}");
+                let range = Range { revision: Some(revision), ..Range::of(Keys::Prefix([][..].into())) };
+                assert_eq!(ledger.range(&range), self.model.range(&range), "all keys at {revision}: {entry:#?}");
+            }
+        }
+    }
+
+    /// Looks at keys.
+    fn look(&mut self, looking: &Looking) {
+        let range = looking.range(&self.ledger);
+        let ranged = self.ledger.range(&range);
+        assert_eq!(ranged, self.model.range(&range), "what is found (left) is what the rules say (right): {range:#?}");
+        assert_eq!(ranged, self.replica.range(&range), "and also after a restart: {range:#?}");
+        let alone = self.ledger.read_txn(&Txn::of(Op::Range(range.clone()))).map(|mut done| done.ops.remove(0));
+        let kv_revision = self.ledger.kv_revision();
+        let ranged = ranged.map(|ranged| OpDone::Range { kv_revision, ranged });
+        assert_eq!(alone, ranged, "a transaction that only looks sees the same: {range:#?}");
+        self.tally.range(&self.ledger, &range, &ranged);
     }
 }
 
@@ -84,6 +115,26 @@ fn the_ledger_and_the_model_agree() {
     result.unwrap();
     println!("{:#?}", tally.borrow());
     tally.borrow().assert_everything_was_seen();
+}
+
+/// The same with histories that are mostly about keys, and looks at them after each entry.
+#[test]
+fn the_ledger_and_the_model_agree_on_keys() {
+    let tally = RefCell::new(Tally::default());
+    let looks = collection::vec(collection::vec(looking(), 3), 20);
+    let result = runner(2000, file!()).run(&(key_plans(20), looks), |(plans, looks)| {
+        let mut pair = Pair::default();
+        for (plan, looks) in plans.iter().zip(&looks) {
+            let entry = plan.entry(&pair.ledger);
+            pair.apply(&entry);
+            looks.iter().for_each(|looking| pair.look(looking));
+        }
+        tally.borrow_mut().add(&pair.tally);
+        Ok(())
+    });
+    result.unwrap();
+    println!("{:#?}", tally.borrow());
+    tally.borrow().assert_all_about_keys_was_seen();
 }
 
 /// How many entries a seat is held at most.

@@ -3,22 +3,24 @@
 //! that most orders are about something that is there.
 
 mod draw;
+mod keyed;
 
 use super::{entry, holder, id, name, ttl};
-use std::sync::Arc;
 use tenure_core::{
-    Acquire, Break, Cancel, Class, Command, Counts, Define, Delete, Entry, Epoch, Fence, Force, Free, Grant, Handle,
-    Hang, Holder, Key, Keys, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority,
-    Put, Release, ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
+    Acquire, Break, Cancel, Class, Command, Counts, Define, Entry, Epoch, Fence, Force, Free, Grant, Handle, Holder,
+    Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release, ReleaseLease,
+    Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its own part of this")]
-pub(crate) use draw::plans;
+pub(crate) use draw::{key_plans, plans};
+#[allow(unused_imports, reason = "each test binary uses its own part of this")]
+pub(crate) use keyed::{Looking, looking};
 
 const LEASES: u64 = 7;
 const HOLDERS: u64 = 2;
 const RESOURCES: [&str; 3] = ["a", "b/b", "b/c"];
-const KEYS: [&str; 4] = ["k", "k/1", "k/2", "m"];
+const KEYS: [&str; 5] = ["k", "k/1", "k/2", "k/3", "m"];
 const CLASSES: [&str; 6] = ["c", "session", "reservation", "cache", "lock", "unknown"];
 const TTLS_MS: [u64; 5] = [100, 250, 800, 3000, 30_000];
 const SPANS_MS: [u64; 4] = [0, 60, 180, 500];
@@ -69,9 +71,7 @@ enum Order {
     Transfer(Shown, Pick, Option<Free>),
     Define(usize, Option<u64>),
     SetClass(Preset),
-    Put(usize, Option<u8>, Hanging),
-    Delete(usize),
-    DeletePrefix(usize),
+    Keyed(keyed::Keyed),
 }
 
 /// Which lease is meant.
@@ -171,13 +171,6 @@ enum Whom {
 }
 
 #[derive(Clone, Debug)]
-enum Hanging {
-    Free,
-    Keep,
-    On(Pick),
-}
-
-#[derive(Clone, Debug)]
 struct Preset {
     class: usize,
     ttl: usize,
@@ -240,15 +233,7 @@ impl Order {
                 capacity: units.and_then(Units::from_number),
             }),
             Self::SetClass(preset) => Command::SetClass(preset.class()),
-            Self::Put(key, value, lease) => {
-                let value = value.map(|byte| Arc::from([byte]));
-                Command::Put(Put { key: a_key(*key), value, lease: lease.hang(ledger) })
-            }
-            Self::Delete(key) => Command::Delete(Delete { keys: Keys::One(a_key(*key)) }),
-            Self::DeletePrefix(bytes) => {
-                let prefix = &KEYS[2].as_bytes()[..*bytes];
-                Command::Delete(Delete { keys: Keys::Prefix(Arc::from(prefix)) })
-            }
+            Self::Keyed(keyed) => keyed.command(ledger),
         }
     }
 }
@@ -376,16 +361,6 @@ impl Whom {
                 let label = Label::parse("team", "red").expect("the tests use good labels");
                 Which::Label { label, from: from.map(id) }
             }
-        }
-    }
-}
-
-impl Hanging {
-    fn hang(&self, ledger: &Ledger) -> Hang {
-        match self {
-            Self::Free => Hang::Free,
-            Self::Keep => Hang::Keep,
-            Self::On(lease) => Hang::On(lease.id(ledger)),
         }
     }
 }

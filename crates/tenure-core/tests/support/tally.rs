@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    Applied, End, Entry, Event, Happening, Leave, Ledger, Name, Occupied, Refusal, Renewed, Reply, Stake,
+    Applied, Command, End, Entry, Event, Hang, Happening, Leave, Ledger, Name, Occupied, Op, OpDone, Part, Range,
+    Refusal, Renewed, Reply, SortBy, Stake, Txn, TxnDone, Way, Within,
 };
 
 /// How often each thing was seen.
@@ -25,6 +26,8 @@ const EVERYTHING: &[&str] = &[
     "answer ClassSet",
     "answer Put",
     "answer Deleted",
+    "answer Txn",
+    "answer Compacted",
     "refusal Exists",
     "refusal NoLease",
     "refusal Lapsed",
@@ -46,6 +49,8 @@ const EVERYTHING: &[&str] = &[
     "refusal OlderEpoch",
     "refusal NotHeld",
     "refusal NoKey",
+    "refusal Compacted",
+    "refusal NotYet",
     "event Granted",
     "event Queued",
     "event Seated",
@@ -91,6 +96,43 @@ const EVERYTHING: &[&str] = &[
     "ended with its keys",
 ];
 
+/// What transactions must have done.
+const IN_TXNS: &[&str] = &[
+    "txn whose conditions held",
+    "txn whose conditions did not hold",
+    "txn within, held",
+    "txn within, not held",
+    "txn two within one another",
+    "txn that looks at keys",
+    "txn that looks at what it wrote",
+    "txn that looks at the past",
+    "txn that puts",
+    "txn that tells what it overwrote",
+    "txn that deletes several",
+    "txn that deletes nothing",
+    "txn that tells what it deleted",
+    "txn that changes nothing",
+    "txn that changes several keys",
+    "txn that hangs a key on a lease",
+    "txn refused",
+];
+
+/// What looks at keys must have seen.
+const IN_RANGES: &[&str] = &[
+    "range of the present",
+    "range of the past",
+    "range of the compacted revision",
+    "range of what is compacted",
+    "range of what is to come",
+    "range with more",
+    "range sorted up",
+    "range sorted down",
+    "range sorted after its limit",
+    "range by revisions",
+    "range of keys only",
+    "range of the count only",
+];
+
 impl Tally {
     fn see(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
@@ -104,14 +146,91 @@ impl Tally {
 
     /// Fails if something was never seen, or if something is seen that nobody watches for.
     pub(crate) fn assert_everything_was_seen(&self) {
-        let (watched, seen): (BTreeSet<_>, BTreeSet<_>) = (EVERYTHING.iter().collect(), self.0.keys().collect());
+        let (watched, seen): (BTreeSet<_>, BTreeSet<_>) =
+            (EVERYTHING.iter().chain(IN_TXNS).collect(), self.0.keys().collect());
         assert_eq!(watched.difference(&seen).collect::<Vec<_>>(), Vec::<&&&str>::new(), "never put to the test");
         assert_eq!(seen.difference(&watched).collect::<Vec<_>>(), Vec::<&&&str>::new(), "not watched for");
     }
 
+    /// Fails if something about keys was never seen.
+    pub(crate) fn assert_all_about_keys_was_seen(&self) {
+        let missing = IN_TXNS.iter().chain(IN_RANGES).filter(|what| !self.0.contains_key(*what));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
+    }
+
+    fn see_those(&mut self, notable: &[(bool, &'static str)]) {
+        notable.iter().filter(|(is_so, _)| *is_so).for_each(|(_, what)| self.see(what));
+    }
+
+    /// Counts what a look at keys was answered.
+    pub(crate) fn range(&mut self, ledger: &Ledger, range: &Range, found: &Result<OpDone, Refusal>) {
+        let (at, compacted) = (range.revision.filter(|at| *at < ledger.kv_revision()), ledger.kv_compacted());
+        let way = |way: Option<Way>| range.sort.is_some_and(|sort| sort.way == way && sort.by != SortBy::Key);
+        let more = match found {
+            Ok(OpDone::Range { ranged, .. }) => ranged.more,
+            Ok(other) => panic!("a range was answered by {other:?}"),
+            Err(Refusal::Compacted { .. }) => return self.see("range of what is compacted"),
+            Err(Refusal::NotYet { .. }) => return self.see("range of what is to come"),
+            Err(other) => panic!("a range was refused by {other:?}"),
+        };
+        self.see_those(&[
+            (at.is_none(), "range of the present"),
+            (at.is_some(), "range of the past"),
+            (at.is_some() && at == compacted, "range of the compacted revision"),
+            (more, "range with more"),
+            (way(Some(Way::Up)), "range sorted up"),
+            (way(Some(Way::Down)), "range sorted down"),
+            (way(None) && more, "range sorted after its limit"),
+            (range.modified != Within::ANY || range.created != Within::ANY, "range by revisions"),
+            (range.part == Part::KeysOnly, "range of keys only"),
+            (range.part == Part::CountOnly, "range of the count only"),
+        ]);
+    }
+
+    /// Counts what a transaction did, and those within it.
+    fn txn(&mut self, before: &Ledger, txn: &Txn, done: &TxnDone, depth: usize) {
+        let ops = if done.held { &txn.then } else { &txn.otherwise };
+        self.see_those(&[
+            (depth == 0 && done.held, "txn whose conditions held"),
+            (depth == 0 && !done.held, "txn whose conditions did not hold"),
+            (depth > 0 && done.held, "txn within, held"),
+            (depth > 0 && !done.held, "txn within, not held"),
+            (depth > 1, "txn two within one another"),
+        ]);
+        let mut wrote = false;
+        for (op, done) in ops.iter().zip(&done.ops) {
+            match (op, done) {
+                (Op::Range(range), OpDone::Range { kv_revision, .. }) => self.see_those(&[
+                    (true, "txn that looks at keys"),
+                    (wrote && range.revision.is_none(), "txn that looks at what it wrote"),
+                    (range.revision.is_some_and(|at| at < *kv_revision), "txn that looks at the past"),
+                ]),
+                (Op::Put { put, .. }, OpDone::Put { prev, .. }) => self.see_those(&[
+                    (true, "txn that puts"),
+                    (prev.is_some(), "txn that tells what it overwrote"),
+                    (matches!(put.lease, Hang::On(_)), "txn that hangs a key on a lease"),
+                ]),
+                (Op::Delete { .. }, OpDone::Deleted { count, prev, .. }) => self.see_those(&[
+                    (*count > 1, "txn that deletes several"),
+                    (*count == 0, "txn that deletes nothing"),
+                    (!prev.is_empty(), "txn that tells what it deleted"),
+                ]),
+                (Op::Txn(txn), OpDone::Txn(done)) => self.txn(before, txn, done, depth + 1),
+                (op, done) => panic!("{op:?} was answered by {done:?}"),
+            }
+            wrote |= matches!(op, Op::Put { .. });
+        }
+    }
+
     /// Counts what one entry did to a ledger.
     pub(crate) fn entry(&mut self, before: &Ledger, entry: &Entry, applied: &Applied) {
-        for outcome in &applied.outcomes {
+        for (command, outcome) in entry.commands.iter().zip(&applied.outcomes) {
+            if let Command::Txn(txn) = command {
+                match outcome {
+                    Ok(Reply::Txn(done)) => self.txn(before, txn, done, 0),
+                    _ => self.see("txn refused"),
+                }
+            }
             match outcome {
                 Ok(reply) => self.reply(before, entry, reply),
                 Err(refusal) => self.see(of_refusal(refusal)),
@@ -125,6 +244,7 @@ impl Tally {
     fn reply(&mut self, before: &Ledger, entry: &Entry, reply: &Reply) {
         self.see(of_reply(reply));
         match reply {
+            Reply::Txn(done) if done.kv_revision == before.kv_revision() => self.see("txn that changes nothing"),
             Reply::HandleRenewed(renewed) => self.renewed(before, entry, renewed),
             Reply::Renewed(answers) => {
                 for answer in answers {
@@ -147,7 +267,7 @@ impl Tally {
             (lease.deadline() <= entry.now, "renewed when overdue"),
             (lease.ends_at() <= entry.now, "renewed in the entry of its end"),
         ];
-        notable.into_iter().filter(|(is_so, _)| *is_so).for_each(|(_, what)| self.see(what));
+        self.see_those(&notable);
     }
 
     fn change(&mut self, before: &Ledger, change: &[Event]) {
@@ -166,14 +286,16 @@ impl Tally {
         let count = |is_so: fn(&Happening) -> bool| change.iter().filter(|event| is_so(&event.what)).count();
         let ended = count(|what| matches!(what, Happening::Ended { .. }));
         let deleted = count(|what| matches!(what, Happening::Deleted { .. }));
+        let put = count(|what| matches!(what, Happening::Put { .. }));
         let from_line = change.iter().filter(|event| waited(before, &event.what)).count();
         let notable = [
             (ended > 1, "ended with its children"),
             (ended > 0 && deleted > 0, "ended with its keys"),
+            (put > 0 && put + deleted > 1, "txn that changes several keys"),
             (from_line > 0, "seated from a line"),
             (from_line > 1, "several seated from their lines at once"),
         ];
-        notable.into_iter().filter(|(is_so, _)| *is_so).for_each(|(_, what)| self.see(what));
+        self.see_those(&notable);
     }
 
     /// Counts what an entry left behind.

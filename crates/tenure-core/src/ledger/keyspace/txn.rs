@@ -25,7 +25,7 @@ struct Doing {
 impl Ledger {
     pub(in crate::ledger) fn txn(&mut self, txn: &Txn, events: &mut Vec<Event>) -> Outcome {
         let path = self.path(txn);
-        self.may_do(txn, &mut path.iter().copied(), &mut Load::default())?;
+        self.may_do(txn, &path)?;
         let mut doing = Doing { path: path.into_iter(), began: self.keyspace.revision, happenings: Vec::new() };
         let done = self.do_txn(txn, &mut doing);
         if !doing.happenings.is_empty() {
@@ -37,7 +37,7 @@ impl Ledger {
     /// Does a transaction that changes nothing.
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnDone, Refusal> {
         let path = self.path(txn);
-        self.may_do(txn, &mut path.iter().copied(), &mut Load::default())?;
+        self.may_do(txn, &path)?;
         Ok(self.read_only(txn, &mut path.into_iter()))
     }
 
@@ -58,28 +58,34 @@ impl Ledger {
         }
     }
 
-    /// Whether all that a transaction would do can be done. Nothing is changed by one that cannot.
-    fn may_do(&self, txn: &Txn, path: &mut impl Iterator<Item = bool>, load: &mut Load) -> Result<(), Refusal> {
-        let held = path.next().expect("every transaction has a place on the path");
-        for op in chosen(txn, held) {
-            match op {
-                Op::Range(range) => self.keyspace.may_look(range.revision)?,
-                Op::Put { put, .. } => {
-                    if put.lease == Hang::Keep && !self.keyspace.keys.contains_key(&put.key) {
-                        return Err(Refusal::NoKey { key: put.key.clone() });
-                    }
-                    self.may_put(put, load)?;
-                }
-                Op::Delete { keys, .. } => {
-                    load.deletes += self.keyspace.living(keys).take(DELETED_MAX + 1).count();
-                    if load.deletes > DELETED_MAX {
-                        return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
-                    }
-                }
-                Op::Txn(txn) => self.may_do(txn, path, load)?,
+    /// Whether all that a transaction would do can be done: what it writes first, then what it looks at, as etcd does.
+    /// Nothing is changed by one that cannot.
+    fn may_do(&self, txn: &Txn, path: &[bool]) -> Result<(), Refusal> {
+        let mut ops = Vec::new();
+        flatten(txn, &mut path.iter().copied(), &mut ops);
+        let mut load = Load::default();
+        ops.iter().try_for_each(|op| self.may_write(op, &mut load))?;
+        ops.iter().try_for_each(|op| match op {
+            Op::Range(range) => self.keyspace.may_look(range.revision),
+            Op::Put { .. } | Op::Delete { .. } | Op::Txn(_) => Ok(()),
+        })
+    }
+
+    fn may_write(&self, op: &Op, load: &mut Load) -> Result<(), Refusal> {
+        match op {
+            Op::Put { put, .. } if put.lease == Hang::Keep && !self.keyspace.keys.contains_key(&put.key) => {
+                Err(Refusal::NoKey { key: put.key.clone() })
             }
+            Op::Put { put, .. } => self.may_put(put, load),
+            Op::Delete { keys, .. } => {
+                load.deletes += self.keyspace.living(keys).take(DELETED_MAX + 1).count();
+                if load.deletes > DELETED_MAX {
+                    return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
+                }
+                Ok(())
+            }
+            Op::Range(_) | Op::Txn(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn do_txn(&mut self, txn: &Txn, doing: &mut Doing) -> TxnDone {
@@ -161,6 +167,17 @@ impl Doing {
 
 fn chosen(txn: &Txn, held: bool) -> &[Op] {
     if held { &txn.then } else { &txn.otherwise }
+}
+
+/// All that a transaction does along a path, in order, with what those within it do.
+fn flatten<'a>(txn: &'a Txn, path: &mut impl Iterator<Item = bool>, ops: &mut Vec<&'a Op>) {
+    let held = path.next().expect("every transaction has a place on the path");
+    for op in chosen(txn, held) {
+        match op {
+            Op::Txn(txn) => flatten(txn, path, ops),
+            op => ops.push(op),
+        }
+    }
 }
 
 fn compares(value: Option<&KeyValue>, compare: &Compare) -> bool {

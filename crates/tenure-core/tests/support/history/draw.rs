@@ -1,8 +1,9 @@
 //! How plans are drawn. The weights are such that everything happens often: lines form, claims collide, leases die.
 
+use super::keyed::keyed;
 use super::{
-    Asking, Begin, CLASSES, Clock, Expecting, HOLDERS, Hanging, KEYS, LEASES, LIMITS_MS, Order, PREFIXES, Pick, Plan,
-    Preset, RESOURCES, Request, SPANS_MS, Shown, TTLS_MS, Waiting, Wanting, Whom, Wish,
+    Asking, Begin, CLASSES, Clock, Expecting, HOLDERS, LEASES, LIMITS_MS, Order, PREFIXES, Pick, Plan, Preset,
+    RESOURCES, Request, SPANS_MS, Shown, TTLS_MS, Waiting, Wanting, Whom, Wish,
 };
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
@@ -11,6 +12,22 @@ use tenure_core::{Counts, Free, Kind, Policy};
 /// A history of up to so many entries.
 pub(crate) fn plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
     collection::vec(plan(), 1..=entries)
+}
+
+/// A history of up to so many entries, most of which are about keys.
+pub(crate) fn key_plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
+    let order = prop_oneof![
+        2 => begin().prop_map(Order::Grant).boxed(),
+        1 => living().prop_map(Order::ReleaseLease).boxed(),
+        1 => preset().prop_map(Order::SetClass).boxed(),
+        20 => keyed().prop_map(Order::Keyed).boxed(),
+    ];
+    let clock = prop_oneof![
+        6 => (0..90_u64).prop_map(Clock::Forward),
+        1 => Just(Clock::Deadline),
+    ];
+    let plan = (clock, collection::vec(order, 0..6)).prop_map(|(clock, orders)| Plan { clock, orders });
+    collection::vec(plan, 1..=entries)
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -39,7 +56,8 @@ fn an_order() -> impl Strategy<Value = Order> {
         6 => ends().boxed(),
         5 => forced_ends().boxed(),
         4 => transfer.boxed(),
-        5 => about_the_rest().boxed(),
+        3 => about_the_rest().boxed(),
+        5 => keyed().prop_map(Order::Keyed).boxed(),
     ]
 }
 
@@ -85,14 +103,9 @@ fn forced_ends() -> impl Strategy<Value = Order> {
 
 fn about_the_rest() -> impl Strategy<Value = Order> {
     let units = option::weighted(0.7, 1..5_u64);
-    let hanging = prop_oneof![Just(Hanging::Free), Just(Hanging::Keep), living().prop_map(Hanging::On)];
-    let put = (0..KEYS.len(), option::weighted(0.8, any::<u8>()), hanging);
     prop_oneof![
         3 => (resource(), units).prop_map(|(name, units)| Order::Define(name, units)),
         2 => preset().prop_map(Order::SetClass),
-        4 => put.prop_map(|(key, value, hanging)| Order::Put(key, value, hanging)),
-        1 => (0..KEYS.len()).prop_map(Order::Delete),
-        1 => (0..3_usize).prop_map(Order::DeletePrefix),
     ]
 }
 
@@ -170,7 +183,7 @@ fn lifetime() -> impl Strategy<Value = Option<(usize, Counts)>> {
     option::weighted(0.25, (0..TTLS_MS.len(), counts))
 }
 
-fn living() -> impl Strategy<Value = Pick> {
+pub(super) fn living() -> impl Strategy<Value = Pick> {
     let lease = (0..LEASES as usize).prop_map(Pick::Living);
     prop_oneof![9 => lease, 1 => (1..=LEASES).prop_map(Pick::Any)]
 }

@@ -5,15 +5,17 @@
 mod acquire;
 mod ends;
 mod forced;
-mod keys;
+pub(crate) mod keys;
 mod leases;
+mod txn;
 pub(crate) mod view;
 
+use keys::{Changed, Map};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant, Handle, Happening,
-    Holder, Key, KeyValue, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl,
-    Units, Vacating, limits,
+    Holder, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl, Units,
+    Vacating, limits,
 };
 
 /// All there is, as plain as it can be.
@@ -39,7 +41,12 @@ pub(crate) struct Model {
     /// The resources whose capacity was ordered.
     defined: BTreeSet<Name>,
     classes: BTreeMap<Name, Class>,
-    keys: BTreeMap<Key, KeyValue>,
+    keys: Map,
+    /// What the keys were at each revision of the keyspace, from 0 on.
+    maps: Vec<Map>,
+    /// All that ever changed in them.
+    changes: Vec<Changed>,
+    compacted: Option<u64>,
     ended_leases: BTreeMap<LeaseId, EndedLease>,
     /// All holding claims that ever ended, oldest first.
     ended_claims: Vec<EndedClaim>,
@@ -137,7 +144,10 @@ impl Default for Model {
             capacities: BTreeMap::new(),
             defined: BTreeSet::new(),
             classes: leases::built_in(),
-            keys: BTreeMap::new(),
+            keys: Map::new(),
+            maps: vec![Map::new(); 2],
+            changes: Vec::new(),
+            compacted: None,
             ended_leases: BTreeMap::new(),
             ended_claims: Vec::new(),
             events: Vec::new(),
@@ -176,7 +186,8 @@ impl Model {
             Command::SetClass(class) => self.set_class(class),
             Command::Put(put) => self.put(put),
             Command::Delete(delete) => Ok(self.delete(&delete.keys)),
-            Command::Txn(_) | Command::Compact(_) => unreachable!("no history has them"),
+            Command::Txn(txn) => self.txn(txn),
+            Command::Compact(compact) => self.compact(compact.revision),
         }
     }
 

@@ -149,8 +149,13 @@ impl Books {
         let free = self.forced(asked, change, root);
         self.seen.ended_together += u64::from(root.is_some() && change.len() > 2);
         let next = self.kv_changes + 2;
-        let wrong = |what: &Happening| matches!(what, Happening::Deleted { kv_revision, .. } if *kv_revision != next);
-        assert!(!change.iter().any(|event| wrong(&event.what)), "the keys of a change share its next revision");
+        let at = |what: &Happening| match what {
+            Happening::Put { kv_revision, .. } | Happening::Deleted { kv_revision, .. } => Some(*kv_revision),
+            _ => None,
+        };
+        let mut at = change.iter().filter_map(|event| at(&event.what)).peekable();
+        self.kv_changes += u64::from(at.peek().is_some());
+        assert!(at.all(|kv_revision| kv_revision == next), "the keys of a change share its next revision");
         let early: BTreeSet<Fence> = change.iter().filter_map(|event| self.freed_early(event)).collect();
         for event in change {
             self.happened(asked, change, free, event);
@@ -267,7 +272,7 @@ impl Books {
             }
             Happening::ClassSet { .. } => {}
             Happening::Put { key, lease, kv_revision, version } => self.put(key, *lease, *kv_revision, *version),
-            Happening::Deleted { key, lease, kv_revision } => self.deleted(key, *lease, *kv_revision),
+            Happening::Deleted { key, lease, .. } => self.deleted(key, *lease),
         }
     }
 
@@ -456,8 +461,6 @@ impl Books {
     }
 
     fn put(&mut self, key: &Key, lease: Option<LeaseId>, kv_revision: u64, version: u64) {
-        self.kv_changes += 1;
-        assert_eq!(kv_revision, self.kv_changes + 1, "each put has a revision of the keyspace");
         let before = self.keys.insert(key.clone(), Written { lease, kv_revision, version });
         assert_eq!(version, before.as_ref().map_or(0, |before| before.version) + 1, "versions are counted");
         if let Some(life) = before.and_then(|before| before.lease).and_then(|lease| self.alive.get_mut(&lease)) {
@@ -469,10 +472,9 @@ impl Books {
         }
     }
 
-    fn deleted(&mut self, key: &Key, lease: Option<LeaseId>, kv_revision: u64) {
+    fn deleted(&mut self, key: &Key, lease: Option<LeaseId>) {
         let gone = self.keys.remove(key).expect("only what is there is deleted");
         assert_eq!(gone.lease, lease, "a deleted key says where it hung");
-        self.kv_changes = kv_revision - 1;
         if let Some(life) = lease.and_then(|lease| self.alive.get_mut(&lease)) {
             life.keys.remove(key);
         }

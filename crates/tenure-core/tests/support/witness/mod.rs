@@ -6,6 +6,7 @@ mod books;
 mod seen;
 mod tree;
 
+use super::model::keys::Changed;
 use super::restored;
 use asked::Asked;
 use books::{Books, Staked, promise};
@@ -95,6 +96,12 @@ impl Witness {
         }
         assert!(one.resources_from("").eq(two.resources_from("")), "resources survive a restart");
         assert!(one.keys_from(b"").eq(two.keys_from(b"")), "keys survive a restart");
+        assert_eq!((one.kv_bytes(), one.kv_compacted()), (two.kv_bytes(), two.kv_compacted()));
+        let told = |ledger: &Ledger| -> Vec<Changed> {
+            let oldest = ledger.kv_compacted().unwrap_or(0);
+            ledger.changes_from(oldest).expect("it can be looked at").map(Changed::from).collect()
+        };
+        assert_eq!(told(one), told(two), "what keys were survives a restart");
         assert!(one.classes().eq(two.classes()), "classes survive a restart");
         let after = (Revision(events.first().map_or(one.revision().0, |event| event.revision.0 - 1)), u32::MAX);
         let remembered = two.events_after(after).expect("what just happened is remembered");

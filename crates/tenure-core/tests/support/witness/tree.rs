@@ -14,9 +14,9 @@ pub(super) fn check(books: &Books, change: &[Event]) -> Option<LeaseId> {
         _ => None,
     });
     let ends: Vec<_> = ends.collect();
+    let (root, how) = *ends.last()?;
     let keys: Vec<_> = change.iter().filter_map(|event| event.what.key()).collect();
     assert!(keys.is_sorted(), "keys are deleted in their order");
-    let (root, how) = *ends.last()?;
     let last = &change.last().expect("an end is an event").what;
     assert!(matches!(last, Happening::Ended { .. }), "the end of a lease comes last");
     assert!(!matches!(how, End::ParentEnded { .. }), "the first of a tree ends by itself");
