@@ -9,6 +9,7 @@
 )]
 
 pub mod cluster;
+pub mod etcd;
 pub mod http;
 pub mod proxy;
 pub mod terminal;
