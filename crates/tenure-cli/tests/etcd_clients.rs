@@ -7,21 +7,10 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::etcd::{Peer, tool, tools};
+use support::etcd::{Peer, fetched, tool};
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/etcd").join(name)
-}
-
-/// What a client needs. Without it the test is skipped, but never in CI.
-fn client(path: &str) -> Option<PathBuf> {
-    let path = tools().join(path);
-    let found = path.exists();
-    assert!(found || std::env::var_os("CI").is_none(), "CI needs {}: scripts/need-etcd-clients", path.display());
-    if !found {
-        println!("skipped: {} is missing; `make test` installs it", path.display());
-    }
-    found.then_some(path)
 }
 
 /// Runs a client's script to its last line.
@@ -40,7 +29,7 @@ fn etcdctl_works() {
 
 #[test]
 fn the_python_package_etcd3_works() {
-    let Some(python) = client("etcd-python/bin/python") else { return };
+    let Some(python) = fetched("etcd-python/bin/python") else { return };
     let peer = Peer::under_test();
     let (host, port) = peer.address().rsplit_once(':').unwrap();
     works(Command::new(python).arg(script("client.py")).args([host, port]), "python etcd3: done");
@@ -48,7 +37,7 @@ fn the_python_package_etcd3_works() {
 
 #[test]
 fn the_npm_package_etcd3_works() {
-    let Some(modules) = client("etcd-node/node_modules") else { return };
+    let Some(modules) = fetched("etcd-node/node_modules") else { return };
     let peer = Peer::under_test();
     let mut node = Command::new("node");
     works(node.env("NODE_PATH", modules).arg(script("client.js")).arg(&peer.endpoint), "npm etcd3: done");
@@ -56,7 +45,7 @@ fn the_npm_package_etcd3_works() {
 
 #[test]
 fn the_crate_etcd_client_works() {
-    let Some(program) = client("etcd-rust/bin/etcd-rust") else { return };
+    let Some(program) = fetched("etcd-rust/bin/etcd-rust") else { return };
     let peer = Peer::under_test();
     works(Command::new(program).arg(&peer.endpoint), "rust etcd-client: done");
 }

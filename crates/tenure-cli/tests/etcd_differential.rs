@@ -19,8 +19,7 @@ use differential::draw::Draw;
 use differential::side::{Answer, Side};
 use differential::step::Step;
 use std::collections::BTreeMap;
-use std::path::Path;
-use support::etcd::{Peer, tool};
+use support::etcd::{Peer, reference};
 
 const SEEDS: u64 = 5;
 const STEPS: usize = 1000;
@@ -112,7 +111,7 @@ fn seeds() -> Vec<u64> {
 
 #[tokio::test]
 async fn every_answer_is_the_one_of_a_real_etcd() {
-    let Some(etcd) = tool("etcd") else { return };
+    let Some(etcd) = reference() else { return };
     let mut total = Tally::default();
     for seed in seeds() {
         let (first, second) = (Peer::etcd(&etcd), Peer::under_test());
@@ -137,8 +136,8 @@ async fn every_answer_is_the_one_of_a_real_etcd() {
 
 #[tokio::test]
 async fn a_call_that_one_server_did_not_hear_is_noticed() {
-    let Some(etcd) = tool("etcd") else { return };
-    let (first, second) = (Peer::etcd(&etcd), Peer::etcd(Path::new(&etcd)));
+    let Some(etcd) = reference() else { return };
+    let (first, second) = (Peer::etcd(&etcd), Peer::etcd(&etcd));
     let seed = 0;
     let deaf = 200;
     let found = play(seed, &first, &second, Some(deaf)).await.expect_err("the servers differ");

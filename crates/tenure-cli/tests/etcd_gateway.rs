@@ -11,7 +11,7 @@
 mod support;
 
 use serde_json::{Map, Value};
-use support::etcd::{Peer, tool};
+use support::etcd::{Peer, reference};
 use support::http::Line;
 
 /// How two answers must be alike.
@@ -214,7 +214,7 @@ fn fields(json: &Value) -> Value {
 
 #[test]
 fn calls_are_answered_as_etcd_answers_them() {
-    let Some(etcd) = tool("etcd") else { return };
+    let Some(etcd) = reference() else { return };
     let (first, second) = (Peer::etcd(&etcd), Peer::under_test());
     let mut differences = Vec::new();
     for (path, body, alike) in UNARY {
@@ -235,7 +235,7 @@ fn calls_are_answered_as_etcd_answers_them() {
 
 #[test]
 fn streams_begin_as_those_of_etcd() {
-    let Some(etcd) = tool("etcd") else { return };
+    let Some(etcd) = reference() else { return };
     let (first, second) = (Peer::etcd(&etcd), Peer::under_test());
     for (path, body) in PAST {
         assert_eq!(post(&first, path, body), post(&second, path, body), "{path} {body}");
@@ -249,7 +249,7 @@ fn streams_begin_as_those_of_etcd() {
 
 #[test]
 fn the_version_and_the_health_are_told() {
-    let Some(etcd) = tool("etcd") else { return };
+    let Some(etcd) = reference() else { return };
     let peers = [Peer::etcd(&etcd), Peer::under_test()];
     let [left, right] = peers.each_ref().map(|peer| {
         ["/version", "/health"].map(|path| {

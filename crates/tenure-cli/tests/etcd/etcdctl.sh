@@ -33,6 +33,8 @@ begin() { # begin FILE COMMAND...: goes on by itself; $pid stops it
   pid=$!
 }
 revision() { ctl get nothing -w json | sed -E 's/.*"revision":([0-9]+).*/\1/'; }
+# etcdctl 3.4, which Debian had before, knows a little less.
+[[ "$(ctl version)" == *"version: 3.4"* ]] && is_old=yes || is_old=no
 
 # Keys.
 is put OK "$(ctl put app/one 1)"
@@ -42,7 +44,7 @@ ctl put app/three 3 >/dev/null
 is get $'app/one\n2' "$(ctl get app/one)"
 is "get a prefix" $'app/one\napp/three\napp/two' "$(ctl get --prefix --keys-only app/ | sed '/^$/d')"
 is "get in order" $'3\n2' "$(ctl get --prefix app/ --order DESCEND --sort-by CREATE --limit 2 --print-value-only)"
-has "get a count" '"Count" : 3' "$(ctl get --prefix --count-only app/ -w fields)"
+[ $is_old = yes ] || has "get a count" '"Count" : 3' "$(ctl get --prefix --count-only app/ -w fields)"
 is "get a range" $'app/one\n2' "$(ctl get app/one app/p)"
 is "get from a key" $'app/two\n2' "$(ctl get --from-key app/two --limit 1)"
 is "get as it was" 1 "$(ctl get app/one --print-value-only --rev=$(($(revision) - 3)))"
@@ -104,13 +106,13 @@ is "lease list" "" "$(ctl lease list | grep -F "$lease" || true)"
 has lock "ETCD_LOCK_KEY=lock/" "$(ctl lock lock -- env)"
 code=0
 ctl lock lock -- sh -c 'exit 3' 2>/dev/null || code=$?
-is "exit code of a command under a lock" 3 "$code"
+is "exit code of a command under a lock" $([ $is_old = yes ] && echo 1 || echo 3) "$code"
 begin "$scratch/holder" lock lock
 holder=$pid
 until_says lock "$scratch/holder" lock/
 begin "$scratch/waiter" lock lock -- echo "mine now"
 waiter=$pid
-until [ "$(ctl get --prefix --count-only lock/ -w fields | grep -F '"Count"')" = '"Count" : 2' ]; do sleep 0.05; done
+until [ "$(ctl get --prefix --keys-only lock/ | grep -c /)" = 2 ]; do sleep 0.05; done
 is "a waiter waits" "" "$(cat "$scratch/waiter")"
 kill $holder
 until_says "a waiter is next" "$scratch/waiter" "mine now"
@@ -125,7 +127,7 @@ listener=$pid
 until_says "elect --listen" "$scratch/listener" ann
 begin "$scratch/bob" elect election bob
 bob=$pid
-until [ "$(ctl get --prefix --count-only election/ -w fields | grep -F '"Count"')" = '"Count" : 2' ]; do sleep 0.05; done
+until [ "$(ctl get --prefix --keys-only election/ | grep -c /)" = 2 ]; do sleep 0.05; done
 kill $ann
 until_says "the next is elected" "$scratch/bob" bob
 until_says "elect --listen hears of it" "$scratch/listener" bob

@@ -7,19 +7,35 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A program of the etcd packages. Without it the test is skipped, but never in CI.
+/// The etcd that others are held against. Only 3.5 will do: older ones answer otherwise here and there.
+pub fn reference() -> Option<PathBuf> {
+    let program = tool("etcd")?;
+    let version = Command::new(&program).arg("--version").output().unwrap();
+    needed(super::text(&version.stdout).contains("etcd Version: 3.5."), "etcd 3.5").then_some(program)
+}
+
+/// A program of the etcd packages.
 pub fn tool(name: &str) -> Option<PathBuf> {
-    let path = tools().join("etcd/usr/bin").join(name);
-    let found = path.exists();
-    assert!(found || std::env::var_os("CI").is_none(), "CI needs {}: scripts/fetch-deb", path.display());
+    fetched(&format!("etcd/usr/bin/{name}"))
+}
+
+/// Something that `make test` fetches.
+pub fn fetched(path: &str) -> Option<PathBuf> {
+    let path = tools().join(path);
+    needed(path.exists(), path.to_str().unwrap()).then_some(path)
+}
+
+/// Without what it needs a test is skipped, but never in CI.
+fn needed(found: bool, what: &str) -> bool {
+    assert!(found || std::env::var_os("CI").is_none(), "CI needs {what}: scripts/fetch-deb, scripts/need-etcd-clients");
     if !found {
-        println!("skipped: {} is missing; `make test` fetches it", path.display());
+        println!("skipped: {what} is missing; `make test` fetches it");
     }
-    found.then_some(path)
+    found
 }
 
 /// Where `make test` puts what is not the system's.
-pub fn tools() -> PathBuf {
+fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools")
 }
 
