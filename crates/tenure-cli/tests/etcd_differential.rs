@@ -1,6 +1,7 @@
 //! One random sequence of calls on keys, transactions, leases, watches and compaction, for a real etcd and for the server
 //! under test: every answer, every refusal and every watch stream is the same. `TENURE_CASES=20` runs twenty times as many
-//! seeds, `TENURE_SEED=n` that one alone; with `TENURE_SECOND_ETCD=path` the other server is an etcd as well.
+//! seeds, `TENURE_SEED=n` that one alone, and `TENURE_SHRINK=1` looks for fewer steps that differ too; with
+//! `TENURE_SECOND_ETCD=path` the other server is an etcd as well.
 //!
 //! What may differ, and is not asked or not compared:
 //! - the ids of cluster and member, the term, and the lease ids that a server picks: each has its own;
@@ -19,6 +20,7 @@ use differential::draw::Draw;
 use differential::side::{Answer, Side};
 use differential::step::Step;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use support::etcd::{Peer, reference};
 
 const SEEDS: u64 = 5;
@@ -47,10 +49,10 @@ impl Tally {
     }
 }
 
-/// Two servers answered differently.
+/// Two servers answered differently to the last of some steps.
 #[derive(Debug)]
 struct Difference {
-    at: usize,
+    steps: Vec<Step>,
     lines: Vec<String>,
 }
 
@@ -72,7 +74,7 @@ async fn play(seed: u64, first: &Peer, second: &Peer, mut deaf: Option<usize>) -
             tokio::join!(one.play(&step), other.play(&step))
         };
         if left != right {
-            return Err(difference(at, &past, [(first.name, &left), (second.name, &right)]));
+            return Err(difference(past, [(first.name, &left), (second.name, &right)]));
         }
         tally.count(&step, &left);
     }
@@ -86,8 +88,8 @@ fn next(draw: &mut Draw, side: &Side, last: Option<&Step>, at: usize) -> Step {
     if matches!(last, Some(Step::Compact(_) | Step::Expire { .. })) || at + 1 == STEPS { Step::Settle } else { drawn }
 }
 
-fn difference(at: usize, past: &[Step], answers: [(&str, &Answer); 2]) -> Difference {
-    let mut lines: Vec<String> = past.iter().enumerate().map(|(place, step)| format!("{place}: {step:?}")).collect();
+fn difference(steps: Vec<Step>, answers: [(&str, &Answer); 2]) -> Difference {
+    let mut lines: Vec<String> = steps.iter().enumerate().map(|(place, step)| format!("{place}: {step:?}")).collect();
     lines.drain(..lines.len().saturating_sub(SHOWN));
     let [(_, left), (_, right)] = answers;
     for (name, answer) in answers {
@@ -98,7 +100,46 @@ fn difference(at: usize, past: &[Step], answers: [(&str, &Answer); 2]) -> Differ
     if left.len() == right.len() && left.iter().all(|line| right.contains(line)) {
         lines.push(format!("the order differs: {left:#?} {right:#?}"));
     }
-    Difference { at, lines: lines.iter().map(|line| brief(line)).collect() }
+    let lines = lines.iter().map(|line| brief(line)).collect();
+    Difference { steps, lines }
+}
+
+/// Plays steps that were drawn before against new servers.
+async fn replay(etcd: PathBuf, steps: Vec<Step>) -> Option<Difference> {
+    let (first, second) = (Peer::etcd(&etcd), Peer::under_test());
+    let (mut one, mut other) = tokio::join!(Side::connect(&first.endpoint), Side::connect(&second.endpoint));
+    for (at, step) in steps.iter().enumerate() {
+        let (left, right) = tokio::join!(one.play(step), other.play(step));
+        if left != right {
+            return Some(difference(steps[..=at].to_vec(), [(first.name, &left), (second.name, &right)]));
+        }
+    }
+    None
+}
+
+/// Leaves out steps as long as the servers still differ, many at first. What cannot be played any more does not count.
+async fn shrink(etcd: &Path, mut found: Difference) -> Difference {
+    let mut width = found.steps.len() / 2;
+    while width > 0 {
+        let mut start = 0;
+        while start < found.steps.len() {
+            let is_out = |(at, step): &(usize, &Step)| {
+                (start..start + width).contains(at) && at + 1 < found.steps.len() && !matches!(step, Step::Settle)
+            };
+            let kept = found.steps.iter().enumerate().filter(|step| !is_out(step)).map(|(_, step)| step.clone());
+            let kept: Vec<Step> = kept.collect();
+            if kept.len() == found.steps.len() {
+                start += width;
+                continue;
+            }
+            match tokio::spawn(replay(etcd.to_owned(), kept)).await {
+                Ok(Some(smaller)) => found = smaller,
+                Ok(None) | Err(_) => start += width,
+            }
+        }
+        width /= 2;
+    }
+    found
 }
 
 fn seeds() -> Vec<u64> {
@@ -121,8 +162,11 @@ async fn every_answer_is_the_one_of_a_real_etcd() {
                 tally.refusals.into_iter().for_each(|(text, count)| *total.refusals.entry(text).or_default() += count);
                 total.watched += tally.watched;
             }
-            Err(Difference { at, lines }) => {
-                panic!("seed {seed} differs at step {at}; TENURE_SEED={seed} repeats it\n{}", lines.join("\n"))
+            Err(found) => {
+                let at = found.steps.len() - 1;
+                let is_long = std::env::var_os("TENURE_SHRINK").is_some();
+                let found = if is_long { shrink(&etcd, found).await } else { found };
+                panic!("seed {seed} differs at step {at}; TENURE_SEED={seed} repeats it\n{}", found.lines.join("\n"))
             }
         }
     }
@@ -142,5 +186,5 @@ async fn a_call_that_one_server_did_not_hear_is_noticed() {
     let deaf = 200;
     let found = play(seed, &first, &second, Some(deaf)).await.expect_err("the servers differ");
     println!("{}", found.lines.join("\n"));
-    assert!(found.at > deaf && found.lines.last().is_some_and(|line| line.contains("answered")), "{found:?}");
+    assert!(found.steps.len() > deaf + 1 && found.lines.last().is_some_and(|line| line.contains("answered")), "{found:?}");
 }

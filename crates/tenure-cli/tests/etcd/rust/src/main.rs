@@ -140,7 +140,7 @@ async fn elections(client: &mut Client) -> Answer {
     assert_eq!(next.leader().unwrap().lease(), bob);
     assert_eq!(soon("news", news.message()).await?.unwrap().kv().unwrap().value(), b"bob");
     let late = client.proclaim("ann again", Some(ProclaimOptions::new().with_leader(leader.clone()))).await;
-    refused("election: session expired", late);
+    refused("election: not leader", late);
     client.lease_revoke(bob).await?;
     client.lease_revoke(ann).await?;
     refused("election: no leader", client.leader("rs").await);
