@@ -186,5 +186,8 @@ async fn a_call_that_one_server_did_not_hear_is_noticed() {
     let deaf = 200;
     let found = play(seed, &first, &second, Some(deaf)).await.expect_err("the servers differ");
     println!("{}", found.lines.join("\n"));
-    assert!(found.steps.len() > deaf + 1 && found.lines.last().is_some_and(|line| line.contains("answered")), "{found:?}");
+    assert!(
+        found.steps.len() > deaf + 1 && found.lines.last().is_some_and(|line| line.contains("answered")),
+        "{found:?}"
+    );
 }

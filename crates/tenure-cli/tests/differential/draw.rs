@@ -149,7 +149,7 @@ impl Draw {
         let ignore_value = !self.may_delete && self.one_in(12);
         let ignore_lease = !self.may_delete && self.one_in(12);
         let value = if ignore_value && !self.one_in(4) { Vec::new() } else { self.value() };
-        let lease = if self.one_in(3) && !(ignore_lease && !self.one_in(4)) { self.lease() } else { 0 };
+        let lease = if self.one_in(3) && (!ignore_lease || self.one_in(4)) { self.lease() } else { 0 };
         PutRequest { key: self.asked_key(), value, lease, prev_kv: self.one_in(3), ignore_value, ignore_lease }
     }
 
