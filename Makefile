@@ -31,6 +31,8 @@ fix:
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
 	@bash scripts/need strace curl jq groff
+	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
+	@bash scripts/need-etcd-clients $(TOOLS)
 	$(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
@@ -58,6 +60,8 @@ fuzz-http:
 # The same tests at full length.
 soak:
 	@bash scripts/need strace curl jq groff
+	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
+	@bash scripts/need-etcd-clients $(TOOLS)
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000 CLUSTERS=5000

@@ -45,7 +45,12 @@ pub struct Line {
 
 impl Line {
     pub fn open(server: &Server) -> Self {
-        let stream = TcpStream::connect(server.addr.trim_start_matches("http://")).unwrap();
+        Self::to(server.addr.trim_start_matches("http://"))
+    }
+
+    /// A connection to `host:port`.
+    pub fn to(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { stream: BufReader::new(stream) }
     }

@@ -9,6 +9,7 @@
 )]
 
 pub mod cluster;
+pub mod etcd;
 pub mod http;
 pub mod load;
 pub mod proxy;

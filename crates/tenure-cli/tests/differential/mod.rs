@@ -1,0 +1,8 @@
+//! One sequence of calls for two servers that speak etcd's dialect, and what each of them answered. Never a test.
+
+pub(crate) mod brief;
+pub(crate) mod draw;
+mod plain;
+pub(crate) mod side;
+pub(crate) mod step;
+mod stream;
