@@ -236,12 +236,8 @@ impl Machine {
         self.site.tally.count(Fault::Wipe);
         self.end();
         self.disk().kill();
-        let disk = MemoryDisk::new();
         self.slowness.heal();
-        self.slowness.rule(&disk, self.dice.fork());
-        let mut setup = self.setup();
-        (setup.disk, setup.node, setup.begin) = (disk, node, begin);
-        drop(setup);
+        self.equip(MemoryDisk::new(), node, begin);
         self.site.note(&format!("machine {} has a new disk, and is node {node}", self.number));
     }
 
@@ -254,11 +250,14 @@ impl Machine {
             self.site.broken("liveness", &format!("a backup is not restored: {error}"));
             return None;
         }
+        self.equip(disk, node, Begin::Alone);
+        self.start().await
+    }
+
+    fn equip(&self, disk: MemoryDisk, node: u64, begin: Begin) {
         self.slowness.rule(&disk, self.dice.fork());
         let mut setup = self.setup();
-        (setup.disk, setup.node, setup.begin) = (disk, node, Begin::Alone);
-        drop(setup);
-        self.start().await
+        (setup.disk, setup.node, setup.begin) = (disk, node, begin);
     }
 
     /// Reads the log from a copy of the disk: one term and index never have two contents.

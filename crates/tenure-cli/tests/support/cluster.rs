@@ -298,6 +298,15 @@ impl Cluster {
     }
 }
 
+/// A test that fails shows what the nodes have said.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("faults: {:?}\n{}", self.faults, self.words());
+        }
+    }
+}
+
 /// A node's own copy: who holds what by which fence, which leases live, and what happened.
 async fn copy(client: &Client) -> (Vec<(String, u64, u64)>, Vec<u64>, Vec<(u64, u32, String)>) {
     let request = v1::ListResourcesRequest { limit: 10_000, stale: true, ..Default::default() };
