@@ -37,11 +37,13 @@ pub enum Fault {
     Wipe,
     /// A node was admitted.
     Admission,
+    /// A cluster was made anew from a backup of one that is gone.
+    Restore,
 }
 
 impl Fault {
     const OF_ONE: [Self; 4] = [Self::PowerCut, Self::Kill, Self::Pause, Self::Stall];
-    const OF_MANY: [Self; 15] = [
+    const OF_MANY: [Self; 16] = [
         Self::PowerCut,
         Self::Kill,
         Self::Pause,
@@ -57,6 +59,7 @@ impl Fault {
         Self::Removal,
         Self::Wipe,
         Self::Admission,
+        Self::Restore,
     ];
 
     /// The kinds that a run with so many nodes does.
@@ -83,6 +86,7 @@ impl fmt::Display for Fault {
             Self::Removal => "removals",
             Self::Wipe => "wiped disks",
             Self::Admission => "admissions",
+            Self::Restore => "restored backups",
         })
     }
 }

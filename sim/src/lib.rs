@@ -2,9 +2,10 @@
 //!
 //! One node, or several that make a cluster, stand on simulated clocks, disks and randomness; holders that keep trying
 //! talk to them; an operator ends claims of others; a fault plan drawn from the seed cuts power and connections, stalls
-//! disks, pauses processes, bends clocks and changes the members. The book of what was observed says which promise was
+//! disks, pauses processes, bends clocks and changes the members; at last all is restored from a backup. The book of what was observed says which promise was
 //! broken, if one was. It never looks away: a run without faults is a failed run.
 
+mod archive;
 mod book;
 mod chronicle;
 mod client;

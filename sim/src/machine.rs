@@ -9,6 +9,7 @@ use crate::net::{Net, client_address, peer_address};
 use crate::way::Way;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tenure_server::backup::{Copied, Ground, restore};
 use tenure_server::disk::{Disk, MemoryDisk, SharedDisk};
 use tenure_server::peers::Nowhere;
 use tenure_server::raft::log::{Log, LogOptions};
@@ -191,10 +192,15 @@ impl Machine {
 
     pub(crate) fn kill(&self) {
         self.site.tally.count(Fault::Kill);
+        self.give_up();
+        self.site.note(&format!("the process on machine {} is killed", self.number));
+    }
+
+    /// Nobody needs the process any longer.
+    pub(crate) fn give_up(&self) {
         self.end();
         self.disk().kill();
         self.slowness.heal();
-        self.site.note(&format!("the process on machine {} is killed", self.number));
     }
 
     /// After a while without power or process, it starts again.
@@ -230,13 +236,28 @@ impl Machine {
         self.site.tally.count(Fault::Wipe);
         self.end();
         self.disk().kill();
-        let disk = MemoryDisk::new();
         self.slowness.heal();
+        self.equip(MemoryDisk::new(), node, begin);
+        self.site.note(&format!("machine {} has a new disk, and is node {node}", self.number));
+    }
+
+    /// The machine is given a new disk, with a cluster of one on it that is made of a backup at this time by the wall.
+    pub(crate) async fn begin_from(&self, copied: Copied, now_ms: u64) -> Option<Node> {
+        let (disk, node) = (MemoryDisk::new(), 1);
+        let shared: SharedDisk = Arc::new(disk.attach());
+        let ground = Ground { disk: &shared, entropy: &self.dice.fork(), now_ms, node, fence_above: None };
+        if let Err(error) = restore(copied, ground).await {
+            self.site.broken("liveness", &format!("a backup is not restored: {error}"));
+            return None;
+        }
+        self.equip(disk, node, Begin::Alone);
+        self.start().await
+    }
+
+    fn equip(&self, disk: MemoryDisk, node: u64, begin: Begin) {
         self.slowness.rule(&disk, self.dice.fork());
         let mut setup = self.setup();
         (setup.disk, setup.node, setup.begin) = (disk, node, begin);
-        drop(setup);
-        self.site.note(&format!("machine {} has a new disk, and is node {node}", self.number));
     }
 
     /// Reads the log from a copy of the disk: one term and index never have two contents.

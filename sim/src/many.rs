@@ -1,5 +1,6 @@
 //! Several nodes: they begin together, are hurt for a while, one at a time or all at once, and must then go on.
 
+use crate::archive;
 use crate::chronicle::Chronicle;
 use crate::machine::{Machine, STALL_MAX};
 use crate::net::{Weather, peer_address};
@@ -44,6 +45,7 @@ impl Many {
         }
         let (holders, operator) = (self.stage.spawn_holders(), self.stage.spawn_operator());
         let (storm, warden, reader) = self.spawn_trouble();
+        let archive = tokio::spawn(archive::take(self.stage.site.clone(), self.stage.plan.length / 2));
         while self.stage.site.now() < self.stage.plan.length {
             self.live(self.stage.dice.ms(200, 3_000)).await;
             self.hurt();
@@ -58,6 +60,10 @@ impl Many {
         }
         self.stage.await_holders(holders).await;
         self.agree().await;
+        match timeout(HEAL, archive).await {
+            Ok(Ok(archive)) => archive.restore(&self.stage.site, &self.machines, &self.stage.dice).await,
+            _ => self.stage.site.broken("liveness", "nobody gives a backup"),
+        }
         self.stage.close()
     }
 

@@ -41,11 +41,9 @@ fn five_nodes_keep_their_promises_and_go_on_when_they_are_healed() {
 /// Seeds that broke a promise once, at the length at which they did.
 #[test]
 fn seeds_that_found_something_stay_sound() {
-    for seed in [
-        // A member that was behind refused for ever a leader that had come back with a new disk.
-        58, // A log that was purged while it was sent went out with a hole.
-        1075,
-    ] {
+    // Members that were behind refused for ever a leader that had come back with a new disk: 12, 58. A log that was purged
+    // while it was sent went out with a hole: 1075. A leader that was removed was asked for another change: 32.
+    for seed in [12, 32, 58, 1075] {
         let report = run(Plan::sound(seed, 3, Duration::from_secs(120)));
         assert_eq!(report.violations, [], "seed {seed}");
         assert!(!report.faults.is_empty() && report.grants > 0, "seed {seed} tested nothing");

@@ -258,4 +258,5 @@ async fn a_leader_that_is_stopped_hands_over_first() {
         assert!(hold.ensure().is_ok());
     }
     hold.release().await.unwrap();
+    cluster.tell_faults();
 }

@@ -26,9 +26,7 @@ const ODD: u64 = 2;
 
 /// A cluster of which one node has a clock that runs at this rate.
 async fn with_rate(shim: &Shim, rate: f64) -> Cluster {
-    let mut cluster = Cluster::start_shimmed(3, |node, _| if node == ODD { shim.rate(rate) } else { Vec::new() }).await;
-    cluster.count("a clock at another rate");
-    cluster
+    Cluster::start_shimmed(3, |node, _| if node == ODD { shim.rate(rate) } else { Vec::new() }).await
 }
 
 /// Takes over from a holder that stops renewing: not before that one's own time is over, and with a higher fence.
@@ -63,14 +61,14 @@ async fn one_at_a_time(rate: f64) {
     let mut hold = client.lease("db").ttl(long).acquire().await.unwrap();
     for round in 0..rounds(1) {
         cluster.hand_to(ODD).await;
-        cluster.count("a change of the leader");
+        cluster.count("a leader with another clock");
         renewed(&hold).await;
         if round == 0 {
             see_rate(&cluster, ODD, rate).await;
         }
         hold = takes_over(&client, hold, short).await;
         cluster.hand_to(1).await;
-        cluster.count("a change of the leader");
+        cluster.count("a leader with another clock");
         renewed(&hold).await;
         hold = takes_over(&client, hold, long).await;
         // It is granted by one clock and ends by another.
@@ -79,7 +77,7 @@ async fn one_at_a_time(rate: f64) {
             async move { takes_over(&client, hold, long).await }
         });
         cluster.hand_to(ODD).await;
-        cluster.count("a change of the leader");
+        cluster.count("a leader with another clock");
         hold = taken.await.unwrap();
     }
     hold.release().await.unwrap();

@@ -73,6 +73,7 @@ async fn one_node_grows_to_three_and_goes_on_without_the_first() {
     drop(hold);
     let refused = cluster.node(2).tenure(&["cluster", "remove", "7"]);
     assert!(!refused.status.success() && said(&refused).contains("node 7 is no member"), "{}", said(&refused));
+    cluster.tell_faults();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -156,6 +156,7 @@ impl Cluster {
     }
 
     pub fn stop(&mut self, node: u64) -> ExitStatus {
+        self.count("stop");
         self.nodes.remove(&node).unwrap().stop()
     }
 
@@ -168,9 +169,10 @@ impl Cluster {
 
     /// Hands the lead to a node, as an operator does, unless it leads.
     pub async fn hand_to(&self, node: u64) {
+        let start = Instant::now();
         while self.leader().await != node {
             let output = self.nodes[&node].tenure(&["cluster", "transfer", &node.to_string()]);
-            println!("the lead goes to node {node}: {}", output.status);
+            assert!(start.elapsed() < PATIENCE, "node {node} never leads: {output:?}");
         }
     }
 
@@ -293,6 +295,15 @@ impl Cluster {
     pub fn tell_faults(&self) {
         println!("faults: {:?}", self.faults);
         assert!(self.faults.values().sum::<u64>() > 0, "no fault was injected");
+    }
+}
+
+/// A test that fails shows what the nodes have said.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("faults: {:?}\n{}", self.faults, self.words());
+        }
     }
 }
 

@@ -127,6 +127,10 @@ impl Consensus {
     async fn change_members(&self, change: Change, retain: bool, so_far: &str) -> Result<(), CannotChange> {
         let turn = tokio::time::timeout(CHANGE_TRIES * TICK, self.turn.clone().lock_owned()).await;
         let turn = turn.map_err(|_| CannotChange::Refused(under_way(so_far)))?;
+        // One that was removed while others waited leads for a moment yet, and must not put another change into the log.
+        if !self.voters().contains(&self.node) {
+            return Err(CannotChange::NotNow(format!("the leader was removed; {so_far}; ask again")));
+        }
         let us = self.clone();
         let changed = tokio::spawn(async move {
             let _turn = turn;
