@@ -156,12 +156,11 @@ fn read_compare(asked: &pb::Compare) -> Result<Compare, Fault> {
 /// What one way through a transaction may write.
 #[derive(Clone, Default)]
 struct Writes {
-    puts: Vec<Put>,
+    puts: Vec<Key>,
     deletes: Vec<Keys>,
 }
 
-/// No key is written twice, nor written and deleted, on any way through a transaction. Deletes may overlap. As with etcd, a
-/// delete without an end is not looked at, so that a key can be all that is left; but what it keeps would not be there.
+/// No key is written twice, nor written and deleted, on any way through a transaction. Deletes may overlap.
 fn check_writes(ops: &[Op]) -> Result<Writes, Fault> {
     let mut writes = Writes::default();
     for op in ops {
@@ -171,8 +170,8 @@ fn check_writes(ops: &[Op]) -> Result<Writes, Fault> {
     }
     for op in ops {
         if let Op::Put { put, .. } = op {
-            writes.check_put(put)?;
-            writes.puts.push(put.clone());
+            writes.check_put(&put.key)?;
+            writes.puts.push(put.key.clone());
         }
     }
     for op in ops {
@@ -196,17 +195,8 @@ fn check_writes(ops: &[Op]) -> Result<Writes, Fault> {
 }
 
 impl Writes {
-    fn check_put(&self, put: &Put) -> Result<(), Fault> {
-        let key = put.key.bytes();
-        let deletes = self.deletes.iter().filter(|keys| keys.cover(key));
-        let keeps = put.value.is_none() || put.lease == Hang::Keep;
-        for keys in deletes {
-            match keys {
-                Keys::From { end: None, .. } if keeps => return Err(Fault::key_not_found()),
-                Keys::From { end: None, .. } => {}
-                _ => return Err(Fault::duplicate_key()),
-            }
-        }
-        if self.puts.iter().any(|other| other.key == put.key) { Err(Fault::duplicate_key()) } else { Ok(()) }
+    fn check_put(&self, key: &Key) -> Result<(), Fault> {
+        let is_taken = self.puts.contains(key) || self.deletes.iter().any(|keys| keys.cover(key.bytes()));
+        if is_taken { Err(Fault::duplicate_key()) } else { Ok(()) }
     }
 }

@@ -64,7 +64,7 @@ impl EtcdDesk {
     /// There is nothing to defragment: what was compacted is gone from memory.
     pub(super) fn defragmented(&self) -> pb::DefragmentResponse {
         tracing::info!("a client asked for defragmentation, which this server does not need: nothing was done");
-        pb::DefragmentResponse { header: Some(self.header_now()) }
+        pb::DefragmentResponse::default()
     }
 
     pub(super) fn hash(&self) -> pb::HashResponse {
@@ -87,15 +87,14 @@ impl EtcdDesk {
     /// A backup in parts, each with what is left after it.
     pub(super) async fn snapshot(&self) -> Result<Replies<pb::SnapshotResponse>, Fault> {
         let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet))?;
-        let header = self.header_now();
         let mut left = Bytes::from(backup);
         let parts = std::iter::from_fn(move || {
             if left.is_empty() {
                 return None;
             }
             let blob = left.split_to(left.len().min(BACKUP_PART_BYTES));
-            let (header, remaining_bytes) = (Some(header), left.len() as u64);
-            Some(Ok(pb::SnapshotResponse { header, remaining_bytes, blob: blob.into() }))
+            let remaining_bytes = left.len() as u64;
+            Some(Ok(pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into() }))
         });
         Ok(futures::stream::iter(parts).boxed())
     }

@@ -8,11 +8,11 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
+use prost_reflect::{DescriptorPool, DeserializeOptions, DynamicMessage, SerializeOptions};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use tenure_api::etcd::etcdserverpb as pb;
@@ -75,7 +75,9 @@ pub(super) fn is_open(path: &str) -> bool {
 
 /// All paths.
 pub(crate) fn router<S: Clone + Send + Sync + 'static>(door: EtcdDoor) -> Router<S> {
-    let calls = PATHS.iter().fold(Router::new(), |router, (path, _)| router.route(path, post(answer)));
+    let call = || post(answer).fallback(no_such_method);
+    let calls = PATHS.iter().fold(Router::new(), |router, (path, _)| router.route(path, call()));
+    let calls = calls.route("/v3/{*path}", any(no_such_path));
     calls.route("/version", get(version)).route("/health", get(health)).with_state(door)
 }
 
@@ -83,14 +85,19 @@ async fn version() -> Response {
     axum::Json(json!({ "etcdserver": about::VERSION, "etcdcluster": "3.5.0" })).into_response()
 }
 
+async fn no_such_path() -> Response {
+    (StatusCode::NOT_FOUND, axum::Json(json!({ "code": 5, "message": "Not Found" }))).into_response()
+}
+
+async fn no_such_method() -> Response {
+    (StatusCode::NOT_IMPLEMENTED, axum::Json(json!({ "code": 12, "message": "Method Not Allowed" }))).into_response()
+}
+
 /// As etcd says it: healthy with a leader.
 async fn health(State(door): State<EtcdDoor>) -> Response {
     match door.desk.node().is_ready() {
-        true => axum::Json(json!({ "health": "true", "reason": "" })).into_response(),
-        false => {
-            let body = axum::Json(json!({ "health": "false", "reason": "RAFT NO LEADER" }));
-            (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
-        }
+        true => r#"{"health":"true","reason":""}"#.into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, r#"{"health":"false","reason":"RAFT NO LEADER"}"#).into_response(),
     }
 }
 
@@ -175,7 +182,9 @@ fn message<T: Message + Default>(package: &str, name: &str, body: &[u8]) -> Resu
     let bad = |error: &dyn std::fmt::Display| Fault::ours(Code::InvalidArgument, error.to_string());
     let mut reader = serde_json::Deserializer::from_slice(body);
     let kind = kind(&format!("{package}.{name}"));
-    let dynamic = DynamicMessage::deserialize(kind, &mut reader).map_err(|error| bad(&error))?;
+    let options = DeserializeOptions::new().deny_unknown_fields(false);
+    let dynamic = DynamicMessage::deserialize_with_options(kind, &mut reader, &options);
+    let dynamic = dynamic.map_err(|error| bad(&error))?;
     T::decode(&dynamic.encode_to_vec()[..]).map_err(|error| bad(&error))
 }
 

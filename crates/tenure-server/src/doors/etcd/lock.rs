@@ -78,11 +78,16 @@ impl Drop for Waiting {
     }
 }
 
+/// Whatever goes wrong here, etcd says it with the code of what it does not know.
+fn unknown(fault: Fault) -> Fault {
+    Fault { code: tonic::Code::Unknown, ..fault }
+}
+
 impl EtcdDesk {
     pub(super) async fn lock(&self, asked: lock::LockRequest) -> Result<lock::LockResponse, Fault> {
-        let lease = self.session(asked.lease).await?;
+        let lease = self.session(asked.lease).await.map_err(unknown)?;
         let stake = Stake::new(&asked.name, lease);
-        let (revision, _) = self.stake(&stake, Vec::new()).await?;
+        let (revision, _) = self.stake(&stake, Vec::new()).await.map_err(unknown)?;
         self.first(&stake, revision).await?;
         Ok(lock::LockResponse { header: Some(self.header_now()), key: stake.key })
     }
@@ -151,9 +156,9 @@ impl EtcdDesk {
     }
 
     pub(super) async fn campaign(&self, asked: election::CampaignRequest) -> Result<election::CampaignResponse, Fault> {
-        let lease = self.session(asked.lease).await?;
+        let lease = self.session(asked.lease).await.map_err(unknown)?;
         let stake = Stake::new(&asked.name, lease);
-        let (rev, value) = self.stake(&stake, asked.value.clone()).await?;
+        let (rev, value) = self.stake(&stake, asked.value.clone()).await.map_err(unknown)?;
         let leader = election::LeaderKey { name: asked.name, key: stake.key.clone(), rev, lease };
         if value.is_some_and(|value| value != asked.value) {
             self.proclaimed(&leader, asked.value).await?;
