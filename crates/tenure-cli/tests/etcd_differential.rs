@@ -6,8 +6,8 @@
 //! What may differ, and is not asked or not compared:
 //! - the ids of cluster and member, the term, and the lease ids that a server picks: each has its own;
 //! - leases shorter than two seconds: etcd raises what is asked to two, Tenure honours it;
-//! - a transaction that deletes a key and then puts it with the value or the lease that it had: etcd 3.5 falls over it, if
-//!   the delete has no end, and does not start again;
+//! - a transaction that writes a key twice in a way that etcd overlooks (see `Deletes`): etcd 3.5 may fall over it, and does
+//!   not start again;
 //! - the order of a lease's keys, and of watchers that hear one event: etcd has none;
 //! - a second answer for a watcher that compaction ended and its client cancels: it says nothing new.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
