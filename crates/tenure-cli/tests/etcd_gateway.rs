@@ -164,6 +164,8 @@ fn frames(peer: &Peer, path: &str, body: &str, count: usize) -> Vec<Value> {
     let lines = std::iter::from_fn(|| line.line()).filter(|line| line.starts_with('{'));
     let mut frames: Vec<Value> = lines.take(count).map(|line| serde_json::from_str(&line).unwrap()).collect();
     frames.iter_mut().for_each(plain);
+    // etcd tells progress, which is for all watchers, before or behind that one was created, as it comes.
+    frames.sort_by_key(|frame| frame["result"]["watch_id"] == "-1");
     frames
 }
 

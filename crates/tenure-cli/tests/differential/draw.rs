@@ -31,13 +31,24 @@ pub(crate) struct Draw {
     revision: i64,
     compacted: i64,
     picked: i64,
-    /// Whether the transaction that is drawn may delete; if not, its puts may keep what a key has.
-    may_delete: bool,
+    deletes: Deletes,
+}
+
+/// Where a transaction deletes. etcd is supposed to refuse one that writes a key twice, but overlooks a delete without an
+/// end, and a delete in a later inner transaction: it does both, and may fall over it, at once or after a compaction. It
+/// never gets one that could.
+#[derive(Clone, Copy)]
+enum Deletes {
+    Nowhere,
+    /// Beside puts, and with an end.
+    Outside,
+    /// Without puts.
+    Everywhere,
 }
 
 impl Draw {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), revision: 1, compacted: 0, picked: 0, may_delete: false }
+        Self { random: StdRng::seed_from_u64(seed), revision: 1, compacted: 0, picked: 0, deletes: Deletes::Nowhere }
     }
 
     pub(crate) fn step(&mut self, side: &Side) -> Step {
@@ -146,8 +157,8 @@ impl Draw {
     }
 
     fn put(&mut self) -> PutRequest {
-        let ignore_value = !self.may_delete && self.one_in(12);
-        let ignore_lease = !self.may_delete && self.one_in(12);
+        let ignore_value = self.one_in(12);
+        let ignore_lease = self.one_in(12);
         let value = if ignore_value && !self.one_in(4) { Vec::new() } else { self.value() };
         let lease = if self.one_in(3) && (!ignore_lease || self.one_in(4)) { self.lease() } else { 0 };
         PutRequest { key: self.asked_key(), value, lease, prev_kv: self.one_in(3), ignore_value, ignore_lease }
@@ -194,13 +205,9 @@ impl Draw {
         LeaseGrantRequest { ttl, id }
     }
 
-    /// etcd falls over a transaction that deletes a key and then puts it with the value or the lease that it had: it never
-    /// gets one that could.
     fn whole_txn(&mut self) -> TxnRequest {
-        self.may_delete = self.one_in(2);
-        let txn = self.txn(0);
-        self.may_delete = false;
-        txn
+        self.deletes = self.pick(&[Deletes::Nowhere, Deletes::Outside, Deletes::Everywhere]);
+        self.txn(0)
     }
 
     fn txn(&mut self, depth: u32) -> TxnRequest {
@@ -225,14 +232,26 @@ impl Draw {
 
     fn operation(&mut self, depth: u32) -> RequestOp {
         let request = match self.random.random_range(0..100) {
-            0..=39 => Some(Request::RequestPut(self.put())),
+            0..=39 => Some(self.write(depth)),
             40..=69 => Some(Request::RequestRange(self.range())),
-            70..=86 if self.may_delete => Some(Request::RequestDeleteRange(self.delete())),
-            87 if self.one_in(4) => None,
-            _ if depth < DEPTH_MAX => Some(Request::RequestTxn(self.txn(depth + 1))),
-            _ => Some(Request::RequestPut(self.put())),
+            70 if self.one_in(4) => None,
+            71..=85 if depth < DEPTH_MAX => Some(Request::RequestTxn(self.txn(depth + 1))),
+            _ => Some(self.write(depth)),
         };
         RequestOp { request }
+    }
+
+    fn write(&mut self, depth: u32) -> Request {
+        let is_rare = self.one_in(3);
+        match self.deletes {
+            Deletes::Outside if depth == 0 && is_rare => {
+                let key = self.asked_key();
+                let range_end = if key < vec![u8::MAX] && self.one_in(2) { after_prefix(&key) } else { Vec::new() };
+                Request::RequestDeleteRange(DeleteRangeRequest { key, range_end, prev_kv: self.one_in(2) })
+            }
+            Deletes::Nowhere | Deletes::Outside => Request::RequestPut(self.put()),
+            Deletes::Everywhere => Request::RequestDeleteRange(self.delete()),
+        }
     }
 
     fn compare(&mut self) -> Compare {
