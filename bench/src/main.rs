@@ -62,14 +62,13 @@ impl Args {
     }
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 8] = [
     "tenure acquire, stream",
     "tenure acquire, HTTP",
     "tenure renew, one by one",
     "tenure renew, batches",
     "a change to 1,000 HTTP watchers",
     "tenure ls of 10,000 leases",
-    "etcd grant",
     "kill of the leader to the next grant",
     "the same with many leases",
 ];
@@ -95,20 +94,25 @@ async fn main() -> Result<(), Failure> {
                 "tenure ls of 10,000 leases" => listing::ls(&args).await?,
                 "kill of the leader to the next grant" if args.nodes > 1 => tenure_load::failover(&args, 0).await?,
                 "the same with many leases" if args.nodes > 1 => tenure_load::failover(&args, args.leases).await?,
-                name if !name.starts_with("etcd") => break,
-                _ => match etcd::grant(&args).await? {
-                    Some(figures) => figures,
-                    None => break,
-                },
+                _ => break,
             };
             runs.push(figures);
         }
         match median(&runs) {
             Some(figures) => rows.push((name, figures)),
-            None if name.starts_with("etcd") => {
-                println!("{name}: left out, because there is no `{}`", args.etcd.display());
-            }
             None => println!("{name}: left out, because it needs several nodes"),
+        }
+    }
+    for (name, load, whose) in etcd::ROWS.into_iter().filter(|(name, ..)| name.contains(&args.only)) {
+        // The end of many leases takes minutes, and is not a matter of chance.
+        let runs = if matches!(load, etcd::Load::Expiry) { 1 } else { args.runs };
+        let mut done = Vec::new();
+        for _ in 0..runs {
+            done.extend(etcd::run(&args, load, whose).await?);
+        }
+        match median(&done) {
+            Some(figures) => rows.push((name, figures)),
+            None => println!("{name}: left out, because there is no `{}`", args.etcd.display()),
         }
     }
     print(&args, &rows);
@@ -129,7 +133,14 @@ fn print(args: &Args, rows: &[(&str, Figures)]) {
     if let (Some(http), Some(stream)) = (rate("tenure acquire, HTTP"), rate("tenure acquire, stream")) {
         println!("over HTTP it acquires at {:.2} x the rate of the gRPC stream in this run", http / stream);
     }
-    if let (Some(ours), Some(theirs)) = (rate("tenure acquire, stream"), rate("etcd grant")) {
+    if let (Some(ours), Some(theirs)) = (rate("tenure acquire, stream"), rate("etcd's calls: grant, etcd")) {
         println!("tenure acquires at {:.1} x the rate of etcd's grants in this run", ours / theirs);
+    }
+    for pair in etcd::ROWS.chunks(2) {
+        if let [(ours, ..), (theirs, ..)] = pair
+            && let (Some(our_rate), Some(their_rate)) = (rate(ours), rate(theirs))
+        {
+            println!("{ours}: {:.1} x the rate of etcd in this run", our_rate / their_rate);
+        }
     }
 }

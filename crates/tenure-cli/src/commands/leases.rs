@@ -121,7 +121,9 @@ impl Row for Lease {
         let [lease, holder, state] = [&self.lease, &self.holder, &self.state].map(|text| text.as_str().into());
         let (class, ttl) = (print::or_dash(&self.class).into(), print::span_ms(self.ttl_ms).into());
         let left = Cell::Left(self.left());
-        vec![lease, holder, state, class, ttl, left, some(&self.holds).into(), some(&self.waits).into()]
+        let keys = (self.keys > 0).then(|| print::count(self.keys, "key", "keys"));
+        let holds: Vec<String> = self.holds.iter().cloned().chain(keys).collect();
+        vec![lease, holder, state, class, ttl, left, some(&holds).into(), some(&self.waits).into()]
     }
 
     fn name(&self) -> String {
