@@ -44,6 +44,14 @@ impl Keyspace {
     pub(super) fn clear(&mut self) -> bool {
         self.past.clear(CLEAR_MAX)
     }
+
+    /// Forgets what keys were before the present revision. What that one wrote can be watched, as after a compaction.
+    pub(super) fn forget_past(&mut self) {
+        self.past.forget_all(self.revision);
+        for (key, value) in self.keys.iter().filter(|(_, value)| value.mod_revision == self.revision) {
+            self.past.note(value.at(), key);
+        }
+    }
 }
 
 /// What a key has.

@@ -62,12 +62,11 @@ impl Past {
         self.versions.entry(key.clone()).or_default().push_back(version);
     }
 
-    /// Notes a change that a snapshot tells of, if it is one that can still be looked at.
-    pub(in crate::ledger) fn restore(&mut self, at: At, key: &Key) {
+    /// Notes a change that a snapshot tells of, if it is one that can still be looked at. False: its place is taken.
+    pub(in crate::ledger) fn restore(&mut self, at: At, key: &Key) -> bool {
         let is_edge = self.compacted == Some(at.revision) && self.cleared == at.revision;
-        if at.revision > self.cleared || is_edge {
-            self.note(at, key);
-        }
+        let is_noted = at.revision > self.cleared || is_edge;
+        !is_noted || self.changes.insert(at, key.clone()).is_none()
     }
 
     /// Weighs what a snapshot told of.
@@ -164,7 +163,7 @@ impl Past {
     }
 
     /// Forgets everything: the keys are what they are since a revision.
-    pub(in crate::ledger) fn forget_all(&mut self, revision: u64) {
+    pub(super) fn forget_all(&mut self, revision: u64) {
         *self = Self { compacted: Some(revision), cleared: revision, ..Self::default() };
     }
 }
