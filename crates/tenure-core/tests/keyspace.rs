@@ -93,6 +93,8 @@ fn bytes_of_all_keys() {
 
     all_accepted(&mut ledger, 0, [grant(2, 1000), renew([1]), acquire_on(1, "db", Wait::Never)]);
     assert_eq!(ledger.range(&Range::of(Keys::Prefix([][..].into()))).unwrap().count, count + 1);
+    let ops = vec![Op::Delete { keys: Keys::One(key("00002")), prev: true }, Op::Range(Range::of(all_keys()))];
+    order(&mut ledger, 0, Command::Txn(Txn { then: ops, ..Txn::default() })).unwrap();
     order(&mut ledger, 0, delete("00001")).unwrap();
     assert_eq!(order(&mut ledger, 0, put("x", &bytes(0))), many, "what was deleted is kept as well");
     ledger.apply(&tick(1000));
@@ -101,7 +103,7 @@ fn bytes_of_all_keys() {
     let revision = i64::try_from(ledger.kv_revision()).unwrap();
     order(&mut ledger, 1000, Command::Compact(Compact { revision })).unwrap();
     order(&mut ledger, 1000, put("x", &bytes(0))).unwrap();
-    assert_eq!(ledger.kv_bytes(), max - 2 * cost(large.len()) + cost(0) - 4);
+    assert_eq!(ledger.kv_bytes(), max - 3 * cost(large.len()) + cost(0) - 4);
 }
 
 #[test]
@@ -121,6 +123,30 @@ fn keys_of_one_delete() {
     assert_eq!(applied.outcomes[0], Ok(Reply::Deleted { count: max as u64, kv_revision }));
     assert!(applied.events.iter().all(|event| event.revision == applied.events[0].revision));
     assert_eq!(ledger.key_count(), 0);
+}
+
+/// What a transaction would hang on each tree is counted, and each tree alone.
+#[test]
+fn keys_that_one_transaction_hangs_on_leases() {
+    let (mut ledger, max) = (Ledger::default(), limits::ATTACHED_MAX);
+    all_accepted(&mut ledger, 0, [grant(1, 60_000), grant(2, 60_000)]);
+    for lease in [1, 2] {
+        all_accepted(&mut ledger, 0, (1..max).map(|n| put(&format!("{lease}/{n}"), Hang::On(id(lease)))));
+    }
+    let txn = |puts: &[(&str, u64)]| {
+        let put = |(text, lease): &(&str, u64)| Put {
+            key: key(text),
+            value: Some([][..].into()),
+            lease: Hang::On(id(*lease)),
+        };
+        let then = puts.iter().map(|of| Op::Put { put: put(of), prev: false }).collect();
+        Command::Txn(Txn { then, ..Txn::default() })
+    };
+    let tree = full("things attached to one lease tree", max);
+    assert_eq!(refusal(&mut ledger, txn(&[("a", 1), ("b", 1)])), tree);
+    order(&mut ledger, 0, txn(&[("a", 1), ("b", 2), ("1/1", 1)])).unwrap();
+    assert_eq!([1, 2].map(|lease| ledger.lease(id(lease)).unwrap().carried()), [max; 2]);
+    assert_eq!(refusal(&mut ledger, txn(&[("1/1", 1), ("c", 2)])), tree);
 }
 
 /// A ledger, and one that is restored from it before each entry and goes on alone.

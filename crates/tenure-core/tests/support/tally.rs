@@ -114,6 +114,7 @@ const IN_TXNS: &[&str] = &[
     "txn that changes nothing",
     "txn that changes several keys",
     "txn that hangs a key on a lease",
+    "txn that changes a key twice",
     "txn refused",
 ];
 
@@ -287,11 +288,13 @@ impl Tally {
         let ended = count(|what| matches!(what, Happening::Ended { .. }));
         let deleted = count(|what| matches!(what, Happening::Deleted { .. }));
         let put = count(|what| matches!(what, Happening::Put { .. }));
+        let changed: BTreeSet<_> = change.iter().filter_map(|event| event.what.key()).collect();
         let from_line = change.iter().filter(|event| waited(before, &event.what)).count();
         let notable = [
             (ended > 1, "ended with its children"),
             (ended > 0 && deleted > 0, "ended with its keys"),
             (put > 0 && put + deleted > 1, "txn that changes several keys"),
+            (changed.len() < put + deleted, "txn that changes a key twice"),
             (from_line > 0, "seated from a line"),
             (from_line > 1, "several seated from their lines at once"),
         ];

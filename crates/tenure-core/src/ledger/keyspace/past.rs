@@ -3,7 +3,7 @@
 use super::{KeyValue, weight};
 use crate::limits::KEYSPACE_PAST_BYTES_MAX;
 use crate::names::Key;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// A place in the order of all changes of keys: the revision, and the place among the changes of that revision.
@@ -129,9 +129,11 @@ impl Past {
             let of_it: Vec<(At, Key)> =
                 self.changes.range(..=At { revision, n: u32::MAX }).map(|(at, key)| (*at, key.clone())).collect();
             *room = room.saturating_sub(of_it.len());
-            for (at, key) in of_it {
+            let mut changed_later = BTreeSet::new();
+            for (at, key) in of_it.into_iter().rev() {
                 let is_there = self.drop_before(&key, at);
-                if revision < compacted || !is_there {
+                let is_last = changed_later.insert(key);
+                if revision < compacted || !is_there || !is_last {
                     self.changes.remove(&at);
                 }
             }
