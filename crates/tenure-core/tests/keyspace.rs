@@ -218,7 +218,7 @@ fn a_compaction_that_fits_is_whole() {
         let mut all = Restarted::new(ledger);
         let revision = all.lived.kv_revision();
         assert_eq!(all.apply(&entry(0, vec![compact(revision)])).unfinished, is_left);
-        assert_eq!(all.apply(&tick(0)).unfinished, false);
+        assert!(!all.apply(&tick(0)).unfinished);
         assert_eq!(all.lived.kv_bytes(), 1 + 5 + limits::KEY_COST_BYTES);
     }
 }

@@ -189,7 +189,7 @@ impl Tally {
     }
 
     /// Counts what a transaction did, and those within it.
-    fn txn(&mut self, before: &Ledger, txn: &Txn, done: &TxnDone, depth: usize) {
+    fn txn(&mut self, txn: &Txn, done: &TxnDone, depth: usize) {
         let ops = if done.held { &txn.then } else { &txn.otherwise };
         self.see_those(&[
             (depth == 0 && done.held, "txn whose conditions held"),
@@ -216,7 +216,7 @@ impl Tally {
                     (*count == 0, "txn that deletes nothing"),
                     (!prev.is_empty(), "txn that tells what it deleted"),
                 ]),
-                (Op::Txn(txn), OpDone::Txn(done)) => self.txn(before, txn, done, depth + 1),
+                (Op::Txn(txn), OpDone::Txn(done)) => self.txn(txn, done, depth + 1),
                 (op, done) => panic!("{op:?} was answered by {done:?}"),
             }
             wrote |= matches!(op, Op::Put { .. });
@@ -228,7 +228,7 @@ impl Tally {
         for (command, outcome) in entry.commands.iter().zip(&applied.outcomes) {
             if let Command::Txn(txn) = command {
                 match outcome {
-                    Ok(Reply::Txn(done)) => self.txn(before, txn, done, 0),
+                    Ok(Reply::Txn(done)) => self.txn(txn, done, 0),
                     _ => self.see("txn refused"),
                 }
             }

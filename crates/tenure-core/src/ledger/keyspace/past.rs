@@ -64,8 +64,7 @@ impl Past {
 
     /// Notes a change that a snapshot tells of, if it is one that can still be looked at. False: its place is taken.
     pub(in crate::ledger) fn restore(&mut self, at: At, key: &Key) -> bool {
-        let is_edge = self.compacted == Some(at.revision) && self.cleared == at.revision;
-        let is_noted = at.revision > self.cleared || is_edge;
+        let is_noted = at.revision > self.cleared || self.compacted == Some(at.revision);
         !is_noted || self.changes.insert(at, key.clone()).is_none()
     }
 
