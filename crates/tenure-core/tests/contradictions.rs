@@ -293,6 +293,10 @@ fn a_past_of_keys_that_could_not_be_is_refused() {
     refused(HEAD, &[first, second], why);
     refused(HEAD, &[&record(Kind::Key, vec![put("k", Hang::Free)]), second], why);
     refused(Head { kv_revision: 1, ..HEAD }, &[first], why);
+    // Created at 2 and written at 3, or the other way round.
+    let (at, mut early) = (second.windows(4).position(|it| it == [3 << 3, 2, 4 << 3, 3]).unwrap(), second.clone());
+    early[at + 1] = 9;
+    refused(HEAD, &[&key, first, &early], why);
 
     let delete = || Command::Delete(Delete { keys: Keys::Prefix(b"k"[..].into()) });
     let gone = records(Kind::Past, vec![put("k", Hang::Free), delete()]);

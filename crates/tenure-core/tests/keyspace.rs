@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::Arc;
 use support::model::keys::Changed;
-use support::{acquire_on, entry, grant, id, key, order, put, renew, restored, tick};
+use support::{acquire_on, entry, grant, grant_under, id, key, order, put, renew, restored, tick};
 use tenure_core::{
     Applied, Command, Compact, Delete, Entry, Hang, Keys, Ledger, Op, Put, Range, Refusal, Reply, Txn, Wait, limits,
 };
@@ -129,10 +129,9 @@ fn keys_of_one_delete() {
 #[test]
 fn keys_that_one_transaction_hangs_on_leases() {
     let (mut ledger, max) = (Ledger::default(), limits::ATTACHED_MAX);
-    all_accepted(&mut ledger, 0, [grant(1, 60_000), grant(2, 60_000)]);
-    for lease in [1, 2] {
-        all_accepted(&mut ledger, 0, (1..max).map(|n| put(&format!("{lease}/{n}"), Hang::On(id(lease)))));
-    }
+    all_accepted(&mut ledger, 0, [grant(1, 60_000), grant(2, 60_000), grant_under(1, 3, 60_000)]);
+    all_accepted(&mut ledger, 0, (1..max - 1).map(|n| put(&format!("1/{n}"), Hang::On(id(1)))));
+    all_accepted(&mut ledger, 0, (1..max).map(|n| put(&format!("2/{n}"), Hang::On(id(2)))));
     let txn = |puts: &[(&str, u64)]| {
         let put = |(text, lease): &(&str, u64)| Put {
             key: key(text),
@@ -144,6 +143,7 @@ fn keys_that_one_transaction_hangs_on_leases() {
     };
     let tree = full("things attached to one lease tree", max);
     assert_eq!(refusal(&mut ledger, txn(&[("a", 1), ("b", 1)])), tree);
+    assert_eq!(refusal(&mut ledger, txn(&[("a", 1), ("b", 3)])), tree, "a child is of its parent's tree");
     order(&mut ledger, 0, txn(&[("a", 1), ("b", 2), ("1/1", 1)])).unwrap();
     assert_eq!([1, 2].map(|lease| ledger.lease(id(lease)).unwrap().carried()), [max; 2]);
     assert_eq!(refusal(&mut ledger, txn(&[("1/1", 1), ("c", 2)])), tree);
