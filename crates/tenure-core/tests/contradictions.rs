@@ -7,7 +7,8 @@ use support::{
     acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, release, span, units,
 };
 use tenure_core::{
-    Break, Command, Define, Free, Hang, Ledger, Mode, Refusal, Reply, Revoke, Units, Wait, Which, limits,
+    Break, Command, Compare, Define, Delete, Free, Hang, Keys, Ledger, Mode, Op, Part, Range, Refusal, Relation, Reply,
+    Revoke, Sort, SortBy, Subject, Txn, Units, Wait, Way, Which, limits,
 };
 
 /// The answer to a retry says what is left: its holder counts from there.
@@ -60,16 +61,27 @@ struct Head {
     arrival: u64,
     kv_revision: u64,
     rules: u64,
+    compacted: Option<u64>,
+    cleared: u64,
 }
 
 /// One under which the records of small ledgers are right.
-const HEAD: Head = Head { revision: 100, fence: 100, arrival: 100, kv_revision: 100, rules: limits::RULES_MAX as u64 };
+const HEAD: Head = Head {
+    revision: 100,
+    fence: 100,
+    arrival: 100,
+    kv_revision: 100,
+    rules: limits::RULES_MAX as u64,
+    compacted: None,
+    cleared: 0,
+};
 
 /// A snapshot of these records.
 fn read(head: Head, records: &[Vec<u8>]) -> Result<Ledger, String> {
     let (mut it, mut record) = (Vec::new(), vec![(1 << 3) | 2]);
     let counters = [(3, head.revision), (4, head.fence), (5, head.arrival), (10, head.kv_revision), (9, head.rules)];
-    for (tag, n) in counters.into_iter().chain([(8, records.len() as u64)]) {
+    let forgotten = head.compacted.map(|revision| (11, revision)).into_iter().chain([(12, head.cleared)]);
+    for (tag, n) in counters.into_iter().chain([(8, records.len() as u64)]).chain(forgotten) {
         number(&mut it, tag, n);
     }
     varint(&mut record, it.len() as u64);
@@ -91,6 +103,7 @@ enum Kind {
     Vacating = 10,
     Break = 11,
     Key = 12,
+    Past = 13,
 }
 
 /// The records of a kind in the snapshot of a ledger to which this was said.
@@ -257,6 +270,77 @@ fn what_hangs_on_nothing_is_refused() {
     let (lease, resource) = (record(Kind::Lease, eight(1)), record(Kind::Resource, eight(1)));
     accepted(&[&lease, &resource]);
     refused(HEAD, &[&resource], "a resource that nobody has anything to do with");
+}
+
+#[test]
+fn a_past_of_keys_that_could_not_be_is_refused() {
+    let why = "a keyspace that has forgotten what is to come";
+    refused(Head { compacted: Some(101), ..HEAD }, &[], why);
+    refused(Head { compacted: Some(50), cleared: 51, ..HEAD }, &[], why);
+    refused(Head { cleared: 1, ..HEAD }, &[], why);
+    for cleared in [0, 99, 100] {
+        assert!(read(Head { compacted: Some(100), cleared, ..HEAD }, &[]).is_ok());
+    }
+
+    let thrice = || vec![put("k", Hang::Free), put("k", Hang::Free), put("k", Hang::Free)];
+    let (past, key) = (records(Kind::Past, thrice()), record(Kind::Key, thrice()));
+    let [first, second] = &past[..] else { panic!("{past:?}") };
+    let why = "a key whose past cannot be";
+    accepted(&[&key, first, second]);
+    accepted(&[&key, second]);
+    refused(HEAD, &[&key, second, first], why);
+    refused(HEAD, &[&key, first, first], why);
+    refused(HEAD, &[first, second], why);
+    refused(HEAD, &[&record(Kind::Key, vec![put("k", Hang::Free)]), second], why);
+    refused(Head { kv_revision: 1, ..HEAD }, &[first], why);
+    // Created at 2 and written at 3, or the other way round.
+    let (at, mut early) = (second.windows(4).position(|it| it == [3 << 3, 2, 4 << 3, 3]).unwrap(), second.clone());
+    early[at + 1] = 9;
+    refused(HEAD, &[&key, first, &early], why);
+
+    let delete = || Command::Delete(Delete { keys: Keys::Prefix(b"k"[..].into()) });
+    let gone = records(Kind::Past, vec![put("k", Hang::Free), delete()]);
+    let [was, deleted] = &gone[..] else { panic!("{gone:?}") };
+    accepted(&[was, deleted]);
+    accepted(&[deleted]);
+    refused(HEAD, &[was], why);
+    refused(Head { kv_revision: 2, ..HEAD }, &[was, deleted], why);
+    let other = record(Kind::Key, vec![put("other", Hang::Free)]);
+    refused(HEAD, &[&other, was, deleted], "two changes of keys in one place");
+}
+
+/// Each number has a meaning, or the entry is refused: whoever guessed would do another thing than the others.
+#[test]
+fn what_is_asked_of_keys_by_an_unknown_number_is_refused() {
+    let keys = || Keys::From { first: b"a"[..].into(), end: Some(b"b"[..].into()) };
+    let sort = Some(Sort { by: SortBy::Value, way: Some(Way::Down) });
+    let range = Range { sort, part: Part::CountOnly, ..Range::of(keys()) };
+    let compare = Compare { keys: keys(), subject: Subject::Lease(-7), relation: Relation::NotEqual };
+    let delete = Op::Delete { keys: keys(), prev: true };
+    let txn = Txn { compares: vec![compare], then: vec![Op::Range(range)], otherwise: vec![delete] };
+    let whole = entry(0, vec![Command::Txn(txn)]);
+    assert_eq!(tenure_core::Entry::decode(&whole.encode()).as_ref(), Ok(&whole));
+    let changed = |was: &[u8], is: &[u8]| {
+        let mut bytes = whole.encode();
+        let places: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(was)).collect();
+        assert_eq!(places.len(), 1, "{was:?} is there once");
+        bytes.splice(places[0]..places[0] + was.len(), is.iter().copied());
+        tenure_core::Entry::decode(&bytes)
+    };
+    // The last bytes of the range, which are its numbers; and the relation before the lease.
+    let tail = |by, way, part| [4 << 3, by, 5 << 3, way, 6 << 3, part];
+    let was = tail(5, 2, 2);
+    assert!(changed(&was, &tail(4, 1, 1)).is_ok());
+    for unknown in [tail(6, 2, 2), tail(5, 3, 2), tail(5, 2, 3)] {
+        assert!(changed(&was, &unknown).unwrap_err().to_string().contains("does not know"), "{unknown:?}");
+    }
+    let lease = 7 << 3;
+    assert!(changed(&[2 << 3, 3, lease], &[2 << 3, 2, lease]).is_ok());
+    assert!(changed(&[2 << 3, 3, lease], &[2 << 3, 4, lease]).is_err());
+    assert!(changed(&[2 << 3, 3, lease], &[2 << 3, 3, 8 << 3]).is_err(), "it compares nothing that is known");
+    // A delete that tells what was there: `prev` comes last. What is done instead of it is not known.
+    let (delete, other) = ([(3 << 3) | 2, 10, (3 << 3) | 2, 6], [(3 << 3) | 2, 10, (6 << 3) | 2, 6]);
+    assert!(changed(&delete, &other).is_err());
 }
 
 #[test]

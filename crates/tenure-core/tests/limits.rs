@@ -1,18 +1,18 @@
 //! Every limit of `limits.rs` that a ledger in a test can reach: one below is accepted, one above is refused and changes
-//! nothing. Those of single values are in `values.rs`, those of the past in `bounded_history.rs`, what is merely large in
-//! `large.rs`. Not reached: `LEASES_MAX` and `CLAIMS_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
+//! nothing. Those of single values are in `values.rs`, those of the past in `bounded_history.rs`, those of keys in
+//! `keyspace.rs`, what is merely large in `large.rs`. Not reached: `LEASES_MAX` and `CLAIMS_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
 //! not by the ledger).
 
 mod support;
 
 use support::witness::Witness;
 use support::{
-    a_grant, acquire, acquire_all, acquire_on, cancel, entry, force, grant, grant_under, holder, id, key, name, order,
-    put, release, renew, restored, revoke, span, tick, ttl, units,
+    a_grant, acquire, acquire_all, acquire_on, cancel, entry, force, grant, grant_under, holder, id, name, order, put,
+    release, renew, restored, revoke, span, tick, ttl, units,
 };
 use tenure_core::{
-    Acquire, Class, Command, Compact, Define, Delete, Entry, Free, Grant, Hang, Happening, Keys, Label, Labels, Ledger,
-    Mode, On, Op, Outcome, Policy, Put, Range, Refusal, Reply, Revoke, Transfer, Txn, Units, Wait, Want, Which, limits,
+    Acquire, Class, Command, Define, Entry, Free, Grant, Hang, Happening, Label, Labels, Ledger, Mode, On, Outcome,
+    Policy, Refusal, Reply, Revoke, Transfer, Units, Wait, Want, Which, limits,
 };
 
 /// The refusal of a command that must change nothing.
@@ -312,80 +312,6 @@ fn defined_resources() {
     assert_eq!(order(&mut ledger, 0, define(0, 2)), many, "a claimed one is not a defined one");
     let undefine = Command::Define(Define { resource: name("r/1"), capacity: None });
     all_accepted(&mut ledger, 0, [undefine, define(0, 2)]);
-}
-
-#[test]
-fn bytes_of_keys() {
-    let (mut ledger, max) = (Ledger::default(), limits::KEY_VALUE_BYTES_MAX);
-    let put = |text: &str, value: &std::sync::Arc<[u8]>| {
-        Command::Put(Put { key: key(text), value: Some(value.clone()), lease: Hang::Free })
-    };
-    let bytes = |count: usize| -> std::sync::Arc<[u8]> { vec![0; count].into() };
-    ledger.apply(&tick(0));
-    assert_eq!(refusal(&mut ledger, put("kkk", &bytes(max - 2))), full("bytes of a key with its value", max));
-    order(&mut ledger, 0, put("kkk", &bytes(max - 3))).unwrap();
-    order(&mut ledger, 0, Command::Delete(Delete { keys: Keys::One(key("kkk")) })).unwrap();
-}
-
-/// With what they were. What is refused is to write; to look, to delete, to compact and all about leases goes on.
-#[test]
-fn bytes_of_all_keys() {
-    let (mut ledger, max) = (Ledger::default(), limits::KEYSPACE_BYTES_MAX);
-    let on = |text: &str, value: &std::sync::Arc<[u8]>, lease: Hang| {
-        Command::Put(Put { key: key(text), value: Some(value.clone()), lease })
-    };
-    let put = |text: &str, value: &std::sync::Arc<[u8]>| on(text, value, Hang::Free);
-    let delete = |text: &str| Command::Delete(Delete { keys: Keys::One(key(text)) });
-    let bytes = |count: usize| -> std::sync::Arc<[u8]> { vec![0; count].into() };
-    all_accepted(&mut ledger, 0, [grant(1, 1000)]);
-    // They share the bytes of their value, so that this needs no memory.
-    let cost = |value: usize| 5 + value as u64 + limits::KEY_COST_BYTES;
-    let large = bytes(1_000_000);
-    let count = max / cost(large.len());
-    all_accepted(&mut ledger, 0, (1..count).map(|n| put(&format!("{n:05}"), &large)));
-    all_accepted(&mut ledger, 0, [on("00000", &large, Hang::On(id(1)))]);
-    let left = usize::try_from(max - count * cost(large.len()) - cost(0)).unwrap();
-    let many = Err(full("bytes of all keys", usize::try_from(max).unwrap()));
-    assert_eq!(order(&mut ledger, 0, put("12345", &bytes(left + 1))), many);
-    let twice = ["12345", "12346"].map(|text| Put { key: key(text), value: Some(bytes(left)), lease: Hang::Free });
-    let twice = Txn { then: twice.map(|put| Op::Put { put, prev: false }).to_vec(), ..Txn::default() };
-    assert_eq!(order(&mut ledger, 0, Command::Txn(twice)), many, "a transaction is weighed whole");
-    order(&mut ledger, 0, put("12345", &bytes(left))).unwrap();
-    assert_eq!(ledger.kv_bytes(), max);
-    assert_eq!(order(&mut ledger, 0, put("x", &bytes(0))), many, "every key costs something");
-    assert_eq!(order(&mut ledger, 0, put("12345", &bytes(0))), many, "what it was is kept");
-    assert_eq!(ledger.kv_revision(), 2 + count);
-
-    all_accepted(&mut ledger, 0, [grant(2, 1000), renew([1]), acquire_on(1, "db", Wait::Never)]);
-    assert_eq!(ledger.range(&Range::of(Keys::Prefix([][..].into()))).unwrap().count, count + 1);
-    order(&mut ledger, 0, delete("00001")).unwrap();
-    assert_eq!(order(&mut ledger, 0, put("x", &bytes(0))), many, "what was deleted is kept as well");
-    ledger.apply(&tick(1000));
-    assert!(ledger.key(b"00000").is_none() && ledger.lease_count() == 0, "keys end with their lease");
-    assert_eq!(order(&mut ledger, 1000, put("x", &bytes(0))), many);
-    let revision = i64::try_from(ledger.kv_revision()).unwrap();
-    order(&mut ledger, 1000, Command::Compact(Compact { revision })).unwrap();
-    order(&mut ledger, 1000, put("x", &bytes(0))).unwrap();
-    assert_eq!(ledger.kv_bytes(), max - 2 * cost(large.len()) + cost(0) - 4);
-}
-
-#[test]
-fn keys_of_one_delete() {
-    let (mut ledger, max) = (Ledger::default(), limits::DELETED_MAX);
-    all_accepted(&mut ledger, 0, (0..=max).map(|n| put(&format!("k/{n:06}"), Hang::Free)));
-    let delete = |prefix: &str| Command::Delete(Delete { keys: Keys::Prefix(prefix.as_bytes().into()) });
-    assert_eq!(refusal(&mut ledger, delete("k/")), full("keys in one delete", max));
-    assert_eq!(refusal(&mut ledger, delete("")), full("keys in one delete", max));
-    let both = ["k/0", "k/1"].map(|prefix| Op::Delete { keys: Keys::Prefix(prefix.as_bytes().into()), prev: false });
-    let both = Command::Txn(Txn { then: both.to_vec(), ..Txn::default() });
-    assert_eq!(refusal(&mut ledger, both.clone()), full("keys in one delete", max));
-    order(&mut ledger, 0, delete("k/000000")).unwrap();
-    assert!(ledger.clone().apply(&entry(0, vec![both])).outcomes[0].is_ok());
-    let applied = ledger.apply(&entry(0, vec![delete("k/")]));
-    let kv_revision = ledger.kv_revision();
-    assert_eq!(applied.outcomes[0], Ok(Reply::Deleted { count: max as u64, kv_revision }));
-    assert!(applied.events.iter().all(|event| event.revision == applied.events[0].revision));
-    assert_eq!(ledger.key_count(), 0);
 }
 
 /// Asks again and again where the reply says, and returns how many ended each time.

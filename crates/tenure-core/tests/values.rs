@@ -4,8 +4,8 @@ mod support;
 
 use support::handle;
 use tenure_core::{
-    BadHandle, BadSpan, BadText, BadTtl, Epoch, Fence, Handle, Holder, Key, Label, Labels, LeaseId, Moment, Name, Note,
-    Priority, Span, Ttl, Units, limits,
+    BadHandle, BadSpan, BadText, BadTtl, Epoch, Fence, Handle, Holder, Key, Keys, Label, Labels, LeaseId, Moment, Name,
+    Note, Priority, Span, Ttl, Units, limits,
 };
 
 #[test]
@@ -117,6 +117,21 @@ fn keys() {
     assert_eq!(Key::parse(&vec![0xff; max]).unwrap().bytes().len(), max, "a key is any bytes");
     assert_eq!(Key::parse(&vec![0; max + 1]), Err(BadText::TooLong { bytes: max + 1, max }));
     assert_eq!(Key::parse(b""), Err(BadText::Empty));
+}
+
+#[test]
+fn keys_in_a_row() {
+    let from = |end: Option<&[u8]>| Keys::From { first: b"b"[..].into(), end: end.map(Into::into) };
+    let covered = |keys: &Keys| -> Vec<&str> {
+        ["a", "b", "b/1", "c", "c\0", "d"].into_iter().filter(|key| keys.cover(key.as_bytes())).collect()
+    };
+    assert_eq!(covered(&from(None)), ["b", "b/1", "c", "c\0", "d"]);
+    assert_eq!(covered(&from(Some(b"c"))), ["b", "b/1"], "the end is not meant");
+    assert_eq!(covered(&from(Some(b"a"))), [""; 0], "an end before the first leaves nothing");
+    assert_eq!(covered(&Keys::Prefix(b"b"[..].into())), ["b", "b/1"]);
+    assert_eq!(covered(&Keys::Prefix([][..].into())).len(), 6, "everything starts so");
+    assert_eq!(covered(&Keys::One(support::key("c"))), ["c"]);
+    assert_eq!([from(None).first(), Keys::One(support::key("c")).first()], [b"b", b"c"]);
 }
 
 #[test]

@@ -230,7 +230,7 @@ impl Ledger {
         }
         (self.fence, self.revision, self.keyspace.revision) = (fence, Revision(revision), kv_revision);
         self.history.forget_events(self.revision);
-        self.keyspace.past.forget_all(kv_revision);
+        self.keyspace.forget_past();
         true
     }
 

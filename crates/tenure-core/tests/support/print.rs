@@ -5,7 +5,7 @@ use super::cast::{Cast, counted, key, list, span, text, units};
 use super::phrases::{self, other};
 use tenure_core::{
     Acquire, Break, Command, Delete, End, Event, Grant, Handle, Hang, Happening, Lease, LeaseId, Ledger, Name, On,
-    Outcome, Put, Renewed, Reply, Revision, Span, Ttl, Which,
+    OpDone, Outcome, Put, Ranged, Renewed, Reply, Revision, Span, Ttl, TxnDone, Which,
 };
 
 /// What one entry did, on its way to being shown.
@@ -67,6 +67,8 @@ impl Story<'_> {
             (Command::Delete(delete), Reply::Deleted { count, kv_revision }) => {
                 self.deleted(delete, *count, *kv_revision)
             }
+            (Command::Txn(_), Reply::Txn(done)) => format!("txn {}", txn(done, &format!(", kv {}", done.kv_revision))),
+            (Command::Compact(_), Reply::Compacted { kv_revision }) => format!("compacted, kv {kv_revision}"),
             (command, reply) => panic!("{command:?} was answered by {reply:?}"),
         };
         vec![line]
@@ -318,4 +320,25 @@ fn broken(order: &Break, claims: u64, free_in_ms: u64) -> String {
     let verb = if order.delay == Span::ZERO { "broke" } else { "breaking" };
     let free = if free_in_ms == 0 { "at once".into() } else { format!("in {}", span(free_in_ms)) };
     format!("{verb} {}, free {free}", counted(claims, "claim"))
+}
+
+/// What a transaction did, one phrase an operation, and when, if that is not said already.
+fn txn(done: &TxnDone, when: &str) -> String {
+    let ops = done.ops.iter().map(|op| match op {
+        OpDone::Range { ranged: found, .. } => format!("got {}", ranged(found)),
+        OpDone::Put { .. } => "put".into(),
+        OpDone::Deleted { count, .. } => format!("deleted {count}"),
+        OpDone::Txn(within) => format!("[ {} ]", txn(within, "")),
+    });
+    let ops: Vec<_> = ops.collect();
+    let held = if done.held { "held" } else { "did not hold" };
+    if ops.is_empty() { format!("{held}{when}") } else { format!("{held}{when}: {}", ops.join(", ")) }
+}
+
+/// The keys that were found, and how many there are if that is more.
+pub(crate) fn ranged(found: &Ranged) -> String {
+    let items: Vec<_> = found.items.iter().map(|(of, it)| format!("{} = {}", key(of), text(&it.value))).collect();
+    let items = if items.is_empty() { "nothing".into() } else { list(&items) };
+    let count = if found.count == found.items.len() as u64 { String::new() } else { format!(" of {}", found.count) };
+    format!("{items}{count}{}", if found.more { ", more" } else { "" })
 }

@@ -2,6 +2,7 @@
 
 use super::cast::{Cast, counted, key, list, span, text, units};
 use super::phrases::{self, claim};
+use super::{print, words};
 use std::fmt::Write as _;
 use tenure_core::{Class, Counts, LeaseId, Ledger, Lifetime, Mode, Name, Resource, Stake, Units};
 
@@ -16,6 +17,13 @@ pub(crate) fn shown(ledger: &Ledger, cast: &mut Cast, what: &str) -> Result<Stri
         Some(("key", of)) => shown_key(ledger, cast, of.as_bytes()),
         Some(("class", of)) => ledger.class(&name(of)?).map_or("no such class".into(), |class| shown_class(&class)),
         Some(("history", of)) => shown_history(ledger, cast, &name(of)?),
+        Some(("changes", from)) => {
+            shown_changes(ledger, from.strip_prefix("from kv ").ok_or("changes are `from kv N`")?)?
+        }
+        Some(("get", of)) => {
+            let found = ledger.range(&words::keyed::range(cast, of)?);
+            found.map_or_else(|refusal| phrases::refusal(cast, &refusal), |found| print::ranged(&found))
+        }
         None if what == "keys" => shown_keys(ledger, cast),
         _ => shown_resource(ledger, cast, &name(what)?),
     })
@@ -138,6 +146,24 @@ fn shown_keys(ledger: &Ledger, cast: &Cast) -> String {
         write!(told, ", {} = {}{on}", key(of), text(&it.value)).expect("a string grows as needed");
     }
     told
+}
+
+/// What who watches from a revision on is told.
+fn shown_changes(ledger: &Ledger, from: &str) -> Result<String, String> {
+    let from = from.parse().map_err(|_| format!("`{from}` is no revision"))?;
+    let changes = match ledger.changes_from(from) {
+        Ok(changes) => changes,
+        Err(refusal) => return Ok(phrases::refusal(&Cast::default(), &refusal)),
+    };
+    let told = changes.map(|change| {
+        let before = change.before.map_or(String::new(), |before| format!(", before {}", text(&before.value)));
+        match change.became {
+            Some(it) => format!("kv {} put {} = {}{before}", change.kv_revision, key(change.key), text(&it.value)),
+            None => format!("kv {} deleted {}{before}", change.kv_revision, key(change.key)),
+        }
+    });
+    let told: Vec<_> = told.collect();
+    Ok(if told.is_empty() { "nothing".into() } else { told.join("; ") })
 }
 
 fn shown_class(class: &Class) -> String {

@@ -114,6 +114,7 @@ const IN_TXNS: &[&str] = &[
     "txn that changes nothing",
     "txn that changes several keys",
     "txn that hangs a key on a lease",
+    "txn that changes a key twice",
     "txn refused",
 ];
 
@@ -188,7 +189,7 @@ impl Tally {
     }
 
     /// Counts what a transaction did, and those within it.
-    fn txn(&mut self, before: &Ledger, txn: &Txn, done: &TxnDone, depth: usize) {
+    fn txn(&mut self, txn: &Txn, done: &TxnDone, depth: usize) {
         let ops = if done.held { &txn.then } else { &txn.otherwise };
         self.see_those(&[
             (depth == 0 && done.held, "txn whose conditions held"),
@@ -215,7 +216,7 @@ impl Tally {
                     (*count == 0, "txn that deletes nothing"),
                     (!prev.is_empty(), "txn that tells what it deleted"),
                 ]),
-                (Op::Txn(txn), OpDone::Txn(done)) => self.txn(before, txn, done, depth + 1),
+                (Op::Txn(txn), OpDone::Txn(done)) => self.txn(txn, done, depth + 1),
                 (op, done) => panic!("{op:?} was answered by {done:?}"),
             }
             wrote |= matches!(op, Op::Put { .. });
@@ -227,7 +228,7 @@ impl Tally {
         for (command, outcome) in entry.commands.iter().zip(&applied.outcomes) {
             if let Command::Txn(txn) = command {
                 match outcome {
-                    Ok(Reply::Txn(done)) => self.txn(before, txn, done, 0),
+                    Ok(Reply::Txn(done)) => self.txn(txn, done, 0),
                     _ => self.see("txn refused"),
                 }
             }
@@ -287,11 +288,13 @@ impl Tally {
         let ended = count(|what| matches!(what, Happening::Ended { .. }));
         let deleted = count(|what| matches!(what, Happening::Deleted { .. }));
         let put = count(|what| matches!(what, Happening::Put { .. }));
+        let changed: BTreeSet<_> = change.iter().filter_map(|event| event.what.key()).collect();
         let from_line = change.iter().filter(|event| waited(before, &event.what)).count();
         let notable = [
             (ended > 1, "ended with its children"),
             (ended > 0 && deleted > 0, "ended with its keys"),
             (put > 0 && put + deleted > 1, "txn that changes several keys"),
+            (changed.len() < put + deleted, "txn that changes a key twice"),
             (from_line > 0, "seated from a line"),
             (from_line > 1, "several seated from their lines at once"),
         ];

@@ -1,11 +1,13 @@
 //! The commands of scripts: reads one sentence and makes the command that it means. See `tests/scripts/README.md`.
 
+pub(crate) mod keyed;
+
 use super::cast::{Cast, read_span};
 use super::{holder, ttl};
 use std::str::FromStr;
 use tenure_core::{
-    Acquire, Break, Cancel, Class, Command, Counts, Define, Delete, Epoch, Force, Free, Grant, Handle, Hang, Holder,
-    Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Put, Release,
+    Acquire, Break, Cancel, Class, Command, Compact, Counts, Define, Delete, Epoch, Force, Free, Grant, Handle, Hang,
+    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Put, Release,
     ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which, limits,
 };
 
@@ -85,6 +87,11 @@ impl<'a> Words<'a> {
             }
             "detach" => Command::Put(Put { key: self.key()?, value: None, lease: Hang::Free }),
             "delete" => Command::Delete(Delete { keys: self.keys()? }),
+            "txn" => Command::Txn(self.txn()?),
+            "compact" => {
+                self.expect("kv")?;
+                Command::Compact(Compact { revision: self.number()? })
+            }
             verb => return Err(format!("nothing is called `{verb}`")),
         })
     }
@@ -431,12 +438,16 @@ impl<'a> Words<'a> {
         Ok(Put { key, value, lease })
     }
 
-    /// `KEY`, or `keys PREFIX*`
+    /// `KEY`, `keys PREFIX*`, or `keys FIRST to END`
     fn keys(&mut self) -> Result<Keys, String> {
         if !self.skip("keys") {
             return self.key().map(Keys::One);
         }
-        let prefix = self.text()?.strip_suffix('*').ok_or("keys that start alike are `PREFIX*`")?;
+        let first = self.text()?;
+        if self.skip("to") {
+            return Ok(Keys::From { first: first.as_bytes().into(), end: Some(self.text()?.as_bytes().into()) });
+        }
+        let prefix = first.strip_suffix('*').ok_or("several keys are `PREFIX*` or `FIRST to END`")?;
         Ok(Keys::Prefix(prefix.as_bytes().into()))
     }
 }

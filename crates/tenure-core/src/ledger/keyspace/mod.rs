@@ -44,6 +44,14 @@ impl Keyspace {
     pub(super) fn clear(&mut self) -> bool {
         self.past.clear(CLEAR_MAX)
     }
+
+    /// Forgets what keys were before the present revision. What that one wrote can be watched, as after a compaction.
+    pub(super) fn forget_past(&mut self) {
+        self.past.forget_all(self.revision);
+        for (key, value) in self.keys.iter().filter(|(_, value)| value.mod_revision == self.revision) {
+            self.past.note(value.at(), key);
+        }
+    }
 }
 
 /// What a key has.
@@ -73,8 +81,8 @@ impl KeyValue {
 #[derive(Debug, Default)]
 struct Load {
     bytes: u64,
-    /// Keys that come to hang on a lease.
-    hung: usize,
+    /// Keys that come to hang on each lease tree.
+    hung: BTreeMap<LeaseId, usize>,
     deletes: usize,
 }
 
@@ -135,8 +143,9 @@ impl Ledger {
         if before.and_then(|before| before.lease) == Some(lease) {
             return Ok(());
         }
-        load.hung += 1;
-        self.room_in_tree(lease, load.hung)
+        let hung = load.hung.entry(self.root(lease)).or_default();
+        *hung += 1;
+        self.room_in_tree(lease, *hung)
     }
 
     /// Writes a key at the keyspace's revision, as the change number `n` of it.

@@ -3,7 +3,7 @@
 use super::{KeyValue, weight};
 use crate::limits::KEYSPACE_PAST_BYTES_MAX;
 use crate::names::Key;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// A place in the order of all changes of keys: the revision, and the place among the changes of that revision.
@@ -62,12 +62,10 @@ impl Past {
         self.versions.entry(key.clone()).or_default().push_back(version);
     }
 
-    /// Notes a change that a snapshot tells of, if it is one that can still be looked at.
-    pub(in crate::ledger) fn restore(&mut self, at: At, key: &Key) {
-        let is_edge = self.compacted == Some(at.revision) && self.cleared == at.revision;
-        if at.revision > self.cleared || is_edge {
-            self.note(at, key);
-        }
+    /// Notes a change that a snapshot tells of, if it is one that can still be looked at. False: its place is taken.
+    pub(in crate::ledger) fn restore(&mut self, at: At, key: &Key) -> bool {
+        let is_noted = at.revision > self.cleared || self.compacted == Some(at.revision);
+        !is_noted || self.changes.insert(at, key.clone()).is_none()
     }
 
     /// Weighs what a snapshot told of.
@@ -130,9 +128,11 @@ impl Past {
             let of_it: Vec<(At, Key)> =
                 self.changes.range(..=At { revision, n: u32::MAX }).map(|(at, key)| (*at, key.clone())).collect();
             *room = room.saturating_sub(of_it.len());
-            for (at, key) in of_it {
+            let mut changed_later = BTreeSet::new();
+            for (at, key) in of_it.into_iter().rev() {
                 let is_there = self.drop_before(&key, at);
-                if revision < compacted || !is_there {
+                let is_last = changed_later.insert(key);
+                if revision < compacted || !is_there || !is_last {
                     self.changes.remove(&at);
                 }
             }
@@ -164,7 +164,7 @@ impl Past {
     }
 
     /// Forgets everything: the keys are what they are since a revision.
-    pub(in crate::ledger) fn forget_all(&mut self, revision: u64) {
+    pub(super) fn forget_all(&mut self, revision: u64) {
         *self = Self { compacted: Some(revision), cleared: revision, ..Self::default() };
     }
 }

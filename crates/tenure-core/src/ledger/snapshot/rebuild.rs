@@ -150,10 +150,12 @@ impl Ledger {
             let next = keys.get(key).map_or(At { revision: *revision + 1, n: 0 }, KeyValue::at);
             let in_order = versions.iter().map(|version| version.at).chain([next]).is_sorted_by(|a, b| a < b);
             let is_sound = versions.iter().flat_map(|version| &version.is).all(is_sound);
-            check(in_order && is_sound, "a key whose past cannot be")?;
+            let is_over = keys.contains_key(key) || versions.back().is_some_and(|version| version.is.is_none());
+            check(in_order && is_sound && is_over, "a key whose past cannot be")?;
             changes.extend(versions.iter().map(|version| (version.at, key.clone())));
         }
-        changes.iter().for_each(|(at, key)| past.restore(*at, key));
+        let all_differ = changes.iter().all(|(at, key)| past.restore(*at, key));
+        check(all_differ, "two changes of keys in one place")?;
         past.weigh();
         Ok(())
     }

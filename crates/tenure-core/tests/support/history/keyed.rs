@@ -102,7 +102,7 @@ impl Keyed {
         match self {
             Self::Put(writing) => Command::Put(writing.put(ledger)),
             Self::Delete(which) => Command::Delete(Delete { keys: which.keys() }),
-            Self::Txn(trying) => Command::Txn(trying.txn(ledger, &mut Vec::new())),
+            Self::Txn(trying) => Command::Txn(trying.txn(ledger)),
             Self::Compact(revision) => Command::Compact(Compact { revision: revision.number(ledger) }),
         }
     }
@@ -160,40 +160,23 @@ impl Looking {
 }
 
 impl Trying {
-    /// The transaction, without what would write a key twice: no door lets that in.
-    fn txn(&self, ledger: &Ledger, written: &mut Vec<Keys>) -> Txn {
-        let mut other = written.clone();
-        let then = self.then.iter().filter_map(|doing| doing.op(ledger, written)).collect();
-        let otherwise = self.otherwise.iter().filter_map(|doing| doing.op(ledger, &mut other)).collect();
-        written.extend(other);
-        Txn { compares: self.compares.iter().map(|it| it.compare(ledger)).collect(), then, otherwise }
+    /// The transaction. It may write a key twice, which no door lets in.
+    fn txn(&self, ledger: &Ledger) -> Txn {
+        let ops = |doings: &[Doing]| doings.iter().map(|doing| doing.op(ledger)).collect();
+        let compares = self.compares.iter().map(|it| it.compare(ledger)).collect();
+        Txn { compares, then: ops(&self.then), otherwise: ops(&self.otherwise) }
     }
 }
 
 impl Doing {
-    fn op(&self, ledger: &Ledger, written: &mut Vec<Keys>) -> Option<Op> {
-        let op = match self {
-            Self::Look(looking) => return Some(Op::Range(looking.range(ledger))),
-            Self::Try(trying) => return Some(Op::Txn(trying.txn(ledger, written))),
+    fn op(&self, ledger: &Ledger) -> Op {
+        match self {
+            Self::Look(looking) => Op::Range(looking.range(ledger)),
             Self::Put(writing, prev) => Op::Put { put: writing.put(ledger), prev: *prev },
             Self::Delete(which, prev) => Op::Delete { keys: which.keys(), prev: *prev },
-        };
-        let keys = match &op {
-            Op::Put { put, .. } => Keys::One(put.key.clone()),
-            _ => which_of(&op),
-        };
-        let both = |other: &Keys| KEYS.iter().any(|key| other.cover(key.as_bytes()) && keys.cover(key.as_bytes()));
-        if written.iter().any(both) {
-            return None;
+            Self::Try(trying) => Op::Txn(trying.txn(ledger)),
         }
-        written.push(keys);
-        Some(op)
     }
-}
-
-fn which_of(op: &Op) -> Keys {
-    let Op::Delete { keys, .. } = op else { panic!("{op:?} is no delete") };
-    keys.clone()
 }
 
 impl Comparing {

@@ -64,7 +64,8 @@ impl Model {
             Hang::On(lease) => Some(lease),
         };
         let written = KeyValue {
-            value: put.value.clone().or(kept).expect("a key without a value is written again"),
+            // One that keeps what the same transaction has deleted has nothing to keep.
+            value: put.value.clone().or(kept).unwrap_or_default(),
             create_revision: before.as_ref().map_or(kv_revision, |value| value.create_revision),
             mod_revision: kv_revision,
             n: self.nth_change(),
@@ -131,15 +132,22 @@ impl Model {
         Ok(Reply::Compacted { kv_revision: self.kv_revision })
     }
 
-    /// What who watches from a revision on is told. What a key was is told if it could be looked at; that it was deleted
-    /// at the compacted revision itself is forgotten.
+    /// What who watches from a revision on is told. What a key was is told if it could be looked at. Of the compacted
+    /// revision itself only what was left by it is told: neither that a key was deleted, nor what was overwritten within.
     pub(crate) fn changes_from(&self, revision: u64) -> Result<Vec<Changed>, Refusal> {
         let compacted = self.compacted.unwrap_or(0);
         if revision < compacted {
             return Err(Refusal::Compacted { compacted });
         }
-        let told = self.changes.iter().filter(|change| change.kv_revision >= revision);
-        let told = told.filter(|change| change.became.is_some() || self.compacted != Some(change.kv_revision));
+        let is_told = |change: &&Changed| {
+            let is_left = || self.maps[usize::try_from(compacted).expect("a history is short")].get(&change.key);
+            let is_forgotten = self.compacted == Some(change.kv_revision) && is_left() != change.became.as_ref();
+            change.kv_revision >= revision && !is_forgotten
+        };
+        let told = self.changes.iter().filter(is_told).filter(|change| {
+            // What was deleted is left as nothing.
+            change.became.is_some() || self.compacted != Some(change.kv_revision)
+        });
         let told = told.map(|change| match &change.before {
             Some(_) if change.kv_revision > compacted => change.clone(),
             _ => Changed { before: None, ..change.clone() },
