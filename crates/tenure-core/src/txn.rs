@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 pub struct Range {
     /// Which.
     pub keys: Keys,
-    /// As they were at this revision of the keyspace; none for now.
-    pub revision: Option<u64>,
+    /// As they were at this revision of the keyspace; none, or one that never was, for now.
+    pub revision: Option<i64>,
     /// How many at most; none for all.
     pub limit: Option<usize>,
     /// In which order; none for that of the keys.

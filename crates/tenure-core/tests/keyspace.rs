@@ -41,7 +41,7 @@ fn compact(revision: u64) -> Command {
 }
 
 fn at(revision: u64) -> Range {
-    Range { revision: Some(revision), ..Range::of(all_keys()) }
+    Range { revision: i64::try_from(revision).ok(), ..Range::of(all_keys()) }
 }
 
 /// What who watches from a revision on is told.

@@ -69,7 +69,7 @@ impl Pair {
             for revision in 0..ledger.kv_revision() + 2 {
                 let told = ledger.changes_from(revision).map(|all| all.map(Changed::from).collect::<Vec<_>>());
                 assert_eq!(told, self.model.changes_from(revision), "changes from {revision} on: {entry:#?}");
-                let range = Range { revision: Some(revision), ..Range::of(Keys::Prefix([][..].into())) };
+                let range = Range { revision: i64::try_from(revision).ok(), ..Range::of(Keys::Prefix([][..].into())) };
                 assert_eq!(ledger.range(&range), self.model.range(&range), "all keys at {revision}: {entry:#?}");
             }
         }

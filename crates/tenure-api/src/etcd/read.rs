@@ -55,7 +55,7 @@ pub fn read_range(asked: &pb::RangeRequest) -> Result<Range, Fault> {
     };
     Ok(Range {
         keys,
-        revision: u64::try_from(asked.revision).ok().filter(|revision| *revision > 0),
+        revision: Some(asked.revision).filter(|revision| *revision > 0),
         limit: usize::try_from(asked.limit).ok().filter(|limit| *limit > 0),
         sort,
         modified: Within { min: asked.min_mod_revision, max: asked.max_mod_revision },
@@ -110,7 +110,11 @@ fn read_level(asked: &pb::TxnRequest, max: usize) -> Result<Txn, Fault> {
 
 fn read_op(asked: &pb::RequestOp, left: usize) -> Result<Op, Fault> {
     match &asked.request {
-        Some(Ask::RequestRange(range)) => read_range(range).map(Op::Range),
+        Some(Ask::RequestRange(range)) => {
+            // Within a transaction a revision below zero is one that is forgotten, and not now.
+            let revision = Some(range.revision).filter(|revision| *revision != 0);
+            Ok(Op::Range(Range { revision, ..read_range(range)? }))
+        }
         Some(Ask::RequestPut(put)) => read_put(put),
         Some(Ask::RequestDeleteRange(delete)) => read_delete(delete),
         Some(Ask::RequestTxn(txn)) => read_level(txn, left).map(Op::Txn),

@@ -92,8 +92,8 @@ enum OpKind {
 struct RangeRecord {
     #[prost(message, optional, tag = "1")]
     keys: Option<KeysRecord>,
-    #[prost(uint64, optional, tag = "2")]
-    revision: Option<u64>,
+    #[prost(sint64, optional, tag = "2")]
+    revision: Option<i64>,
     #[prost(uint64, optional, tag = "3")]
     limit: Option<u64>,
     /// 0 as they come, 1 by key, 2 by version, 3 by creation, 4 by modification, 5 by value.

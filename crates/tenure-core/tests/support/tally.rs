@@ -165,7 +165,9 @@ impl Tally {
 
     /// Counts what a look at keys was answered.
     pub(crate) fn range(&mut self, ledger: &Ledger, range: &Range, found: &Result<OpDone, Refusal>) {
-        let (at, compacted) = (range.revision.filter(|at| *at < ledger.kv_revision()), ledger.kv_compacted());
+        let at =
+            range.revision.and_then(|at| u64::try_from(at).ok()).filter(|at| (1..ledger.kv_revision()).contains(at));
+        let compacted = ledger.kv_compacted();
         let way = |way: Option<Way>| range.sort.is_some_and(|sort| sort.way == way && sort.by != SortBy::Key);
         let more = match found {
             Ok(OpDone::Range { ranged, .. }) => ranged.more,
@@ -204,7 +206,10 @@ impl Tally {
                 (Op::Range(range), OpDone::Range { kv_revision, .. }) => self.see_those(&[
                     (true, "txn that looks at keys"),
                     (wrote && range.revision.is_none(), "txn that looks at what it wrote"),
-                    (range.revision.is_some_and(|at| at < *kv_revision), "txn that looks at the past"),
+                    (
+                        range.revision.is_some_and(|at| at > 0 && at.unsigned_abs() < *kv_revision),
+                        "txn that looks at the past",
+                    ),
                 ]),
                 (Op::Put { put, .. }, OpDone::Put { prev, .. }) => self.see_those(&[
                     (true, "txn that puts"),

@@ -29,13 +29,13 @@ type Item<'a> = (&'a Key, &'a KeyValue);
 
 impl Keyspace {
     /// Whether a revision can be looked at.
-    pub(super) fn may_look(&self, revision: Option<u64>) -> Result<(), Refusal> {
-        let Some(revision) = revision else { return Ok(()) };
-        if revision > self.revision {
-            return Err(Refusal::NotYet { kv_revision: self.revision });
-        }
-        match self.past.compacted {
-            Some(compacted) if revision < compacted => Err(Refusal::Compacted { compacted }),
+    pub(super) fn may_look(&self, revision: Option<i64>) -> Result<(), Refusal> {
+        let number = |revision: u64| i64::try_from(revision).unwrap_or(i64::MAX);
+        match revision {
+            Some(revision) if revision > number(self.revision) => Err(Refusal::NotYet { kv_revision: self.revision }),
+            Some(revision) if revision < self.past.compacted.map_or(-1, number) => {
+                Err(Refusal::Compacted { compacted: self.past.compacted.unwrap_or_default() })
+            }
             _ => Ok(()),
         }
     }
@@ -66,7 +66,9 @@ impl Keyspace {
 
     pub(super) fn range(&self, range: &Range) -> Result<Ranged, Refusal> {
         self.may_look(range.revision)?;
-        let found: Box<dyn Iterator<Item = Item<'_>>> = match range.revision {
+        let revision =
+            range.revision.and_then(|revision| u64::try_from(revision).ok()).filter(|revision| *revision > 0);
+        let found: Box<dyn Iterator<Item = Item<'_>>> = match revision {
             Some(revision) if revision < self.revision => Box::new(self.lived(&range.keys, revision)),
             _ => Box::new(self.living(&range.keys)),
         };

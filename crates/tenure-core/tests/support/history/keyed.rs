@@ -149,7 +149,7 @@ impl Looking {
         let within = |(min, max)| Within { min: number(min), max: number(max) };
         Range {
             keys: self.which.keys(),
-            revision: self.revision.and_then(|revision| u64::try_from(revision.number(ledger)).ok()),
+            revision: self.revision.map(|revision| revision.number(ledger)),
             limit: self.limit,
             sort: self.sort,
             modified: within(self.modified),

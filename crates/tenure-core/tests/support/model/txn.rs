@@ -111,12 +111,14 @@ impl Model {
     }
 
     /// Whether a revision can be looked at.
-    pub(super) fn may_look(&self, revision: Option<u64>) -> Result<(), Refusal> {
-        match (revision, self.compacted) {
-            (Some(revision), _) if revision > self.kv_revision => {
-                Err(Refusal::NotYet { kv_revision: self.kv_revision })
-            }
-            (Some(revision), Some(compacted)) if revision < compacted => Err(Refusal::Compacted { compacted }),
+    pub(super) fn may_look(&self, revision: Option<i64>) -> Result<(), Refusal> {
+        let Some(revision) = revision.map(i128::from) else { return Ok(()) };
+        if revision > i128::from(self.kv_revision) {
+            return Err(Refusal::NotYet { kv_revision: self.kv_revision });
+        }
+        match self.compacted {
+            Some(compacted) if revision < i128::from(compacted) => Err(Refusal::Compacted { compacted }),
+            None if revision < -1 => Err(Refusal::Compacted { compacted: 0 }),
             _ => Ok(()),
         }
     }
@@ -128,8 +130,8 @@ impl Model {
 
     fn ranged(&self, range: &Range) -> Ranged {
         let map = match range.revision {
-            Some(revision) => &self.maps[usize::try_from(revision).expect("a history is short")],
-            None => &self.keys,
+            Some(revision) if revision > 0 => &self.maps[usize::try_from(revision).expect("a history is short")],
+            _ => &self.keys,
         };
         let mut found = meant(map, &range.keys);
         let count = found.len() as u64;

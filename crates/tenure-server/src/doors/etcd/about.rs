@@ -74,7 +74,7 @@ impl EtcdDesk {
 
     /// The hash of all keys that can be looked at up to a revision.
     pub(super) fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
-        let revision = u64::try_from(asked.revision).ok().filter(|revision| *revision > 0);
+        let revision = Some(asked.revision).filter(|revision| *revision > 0);
         let (hash, now, compacted) =
             self.node().read_stale(|ledger| (hash_kv(ledger, revision), ledger.kv_revision(), ledger.kv_compacted()));
         Ok(pb::HashKvResponse {
@@ -114,7 +114,7 @@ fn fold(hash: u64) -> u32 {
     u32::try_from((hash ^ (hash >> 32)) & u64::from(u32::MAX)).expect("the upper half is masked")
 }
 
-fn hash_kv(ledger: &Ledger, revision: Option<u64>) -> Result<u32, Fault> {
+fn hash_kv(ledger: &Ledger, revision: Option<i64>) -> Result<u32, Fault> {
     let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
     let range = tenure_core::Range { revision, ..tenure_core::Range::of(everything) };
     let ranged = ledger.range(&range).map_err(|refusal| Fault::from(&refusal))?;
