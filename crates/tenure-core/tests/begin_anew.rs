@@ -69,7 +69,10 @@ fn the_past_of_keys_is_forgotten() {
         ledger.write_snapshot(|piece| bytes.extend_from_slice(piece));
         let mut again = Ledger::read_snapshot(&bytes).unwrap();
         for ledger in [&mut ledger, &mut again] {
-            let at = |revision| Range { revision: Some(revision), ..Range::of(Keys::Prefix([][..].into())) };
+            let at = |revision: u64| Range {
+                revision: i64::try_from(revision).ok(),
+                ..Range::of(Keys::Prefix([][..].into()))
+            };
             assert_eq!(ledger.range(&at(now - 1)).err(), Some(gone.clone()));
             assert_eq!(ledger.range(&at(now)).unwrap().count, 2);
             assert_eq!(ledger.changes_from(now - 1).err(), Some(gone.clone()));
