@@ -120,7 +120,8 @@ pub struct Applied {
     pub events: Vec<Event>,
     /// Nothing falls due before this moment; none if nothing will.
     pub next_deadline: Option<Moment>,
-    /// Whether things that are due, waiters that may sit or forgotten versions of keys are left over, so that the next tick should follow at once.
+    /// Whether things that are due, waiters that may sit or forgotten versions of keys are left over, so that the next
+    /// tick should follow at once.
     pub unfinished: bool,
     /// How timely its ends and renewals were.
     pub timing: Timing,
