@@ -204,3 +204,73 @@ impl Writes {
         if is_taken { Err(Fault::duplicate_key()) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(key: &str) -> pb::RequestOp {
+        let put = pb::PutRequest { key: key.into(), ..pb::PutRequest::default() };
+        pb::RequestOp { request: Some(Ask::RequestPut(put)) }
+    }
+
+    fn delete(key: &str, end: &str) -> pb::RequestOp {
+        let delete = pb::DeleteRangeRequest { key: key.into(), range_end: end.into(), prev_kv: false };
+        pb::RequestOp { request: Some(Ask::RequestDeleteRange(delete)) }
+    }
+
+    fn within(success: Vec<pb::RequestOp>, failure: Vec<pb::RequestOp>) -> pb::RequestOp {
+        let txn = pb::TxnRequest { compare: Vec::new(), success, failure };
+        pb::RequestOp { request: Some(Ask::RequestTxn(txn)) }
+    }
+
+    fn read(success: Vec<pb::RequestOp>) -> Result<Txn, Fault> {
+        read_txn(&pb::TxnRequest { compare: Vec::new(), success, failure: Vec::new() })
+    }
+
+    #[test]
+    fn no_way_through_a_transaction_writes_a_key_twice() {
+        let twice = Err(Fault::duplicate_key());
+        assert_eq!(read(vec![put("a"), put("a")]), twice);
+        assert_eq!(read(vec![put("a"), delete("a", "")]), twice);
+        assert_eq!(read(vec![delete("a", "c"), put("b")]), twice);
+        assert_eq!(read(vec![delete("a", "\0"), put("b")]), twice, "where etcd falls over");
+        assert_eq!(read(vec![put("a"), within(vec![put("a")], vec![])]), twice);
+        assert_eq!(read(vec![within(vec![put("a")], vec![]), within(vec![], vec![delete("a", "")])]), twice);
+        for good in [
+            vec![put("a"), put("b"), delete("c", "")],
+            vec![delete("a", "c"), delete("b", "d"), put("d")],
+            vec![within(vec![put("a")], vec![put("a")])],
+            vec![delete("c", "a"), put("b")],
+        ] {
+            assert!(read(good.clone()).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_has_so_many_operations_over_all_its_levels() {
+        let many = |count: usize| (0..count).map(|n| put(&format!("k{n}"))).collect::<Vec<_>>();
+        assert!(read(many(TXN_OPS_MAX)).is_ok());
+        assert_eq!(read(many(TXN_OPS_MAX + 1)), Err(Fault::too_many_ops()));
+        assert!(read(vec![within(many(TXN_OPS_MAX - 1), vec![])]).is_ok());
+        assert_eq!(read(vec![within(many(TXN_OPS_MAX), vec![])]), Err(Fault::too_many_ops()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_the_words_of_etcd() {
+        let asked = |change: fn(&mut pb::PutRequest)| {
+            let mut asked = pb::PutRequest { key: b"a".to_vec(), ..pb::PutRequest::default() };
+            change(&mut asked);
+            read_put(&asked).err()
+        };
+        assert_eq!(asked(|_| {}), None);
+        assert_eq!(asked(|put| put.key.clear()), Some(Fault::empty_key()));
+        assert_eq!(asked(|put| (put.ignore_value, put.value) = (true, b"x".to_vec())), Some(Fault::value_provided()));
+        assert_eq!(asked(|put| (put.ignore_lease, put.lease) = (true, 7)), Some(Fault::lease_provided()));
+        assert_eq!(asked(|put| put.lease = -7), Some(Fault::no_lease()));
+        let range = |sort_order| pb::RangeRequest { key: b"a".to_vec(), sort_order, ..pb::RangeRequest::default() };
+        assert_eq!(read_range(&range(9)).err(), Some(Fault::bad_sort()));
+        assert!(read_range(&range(2)).is_ok());
+        assert_eq!(read(vec![pb::RequestOp { request: None }]), Err(Fault::key_not_found()));
+    }
+}

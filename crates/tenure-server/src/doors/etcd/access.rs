@@ -94,3 +94,67 @@ impl EtcdDoor {
         Ok(pb::AuthenticateResponse { header: Some(self.desk.header_now()), token: asked.password.clone() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use prost::Message;
+
+    /// What a call needs is decided by whoever adds it, not by chance.
+    #[test]
+    fn every_call_of_the_dialect_reads_or_needs_a_key_that_may_do_everything() {
+        let set = prost_types::FileDescriptorSet::decode(tenure_api::etcd::DESCRIPTORS).unwrap();
+        let mut reads = 0;
+        for file in &set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                    let call = format!("{}/{}", service.name(), method.name());
+                    let expected = match call.as_str() {
+                        AUTHENTICATE => Need::Nothing,
+                        call if READS.contains(&call) => Need::Read,
+                        _ => Need::Full,
+                    };
+                    assert!(is_etcd(Door::Grpc, &path), "{path}");
+                    assert_eq!(need(Door::Grpc, &path), expected, "{path}");
+                    reads += usize::from(expected == Need::Read);
+                }
+            }
+        }
+        assert_eq!(reads, READS.len(), "every read is a call");
+    }
+
+    #[test]
+    fn as_json_a_call_needs_what_it_needs_over_grpc() {
+        for (path, expected) in [
+            ("/v3/kv/range", Need::Read),
+            ("/v3/kv/put", Need::Full),
+            ("/v3/kv/txn", Need::Full),
+            ("/v3/watch", Need::Read),
+            ("/v3/maintenance/snapshot", Need::Full),
+            ("/v3/auth/authenticate", Need::Nothing),
+            ("/version", Need::Nothing),
+        ] {
+            assert!(is_etcd(Door::Http, path), "{path}");
+            assert_eq!(need(Door::Http, path), expected, "{path}");
+        }
+        for path in ["/v3/kv/range/", "/v3", "/v1/keys", "/metrics"] {
+            assert!(!is_etcd(Door::Http, path), "{path} is somebody else's");
+        }
+    }
+
+    #[test]
+    fn one_token_is_shown_or_none() {
+        let shown = |said: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            said.iter().for_each(|(name, value)| drop(headers.append(*name, HeaderValue::from_static(value))));
+            token(&headers).map(<[u8]>::to_vec)
+        };
+        assert_eq!(shown(&[("token", "tnr_a")]), Some(b"tnr_a".to_vec()));
+        assert_eq!(shown(&[("authorization", "tnr_a")]), Some(b"tnr_a".to_vec()));
+        assert_eq!(shown(&[("authorization", "Bearer tnr_a")]), Some(b"tnr_a".to_vec()));
+        assert_eq!(shown(&[]), None);
+        assert_eq!(shown(&[("token", "tnr_a"), ("authorization", "tnr_b")]), None);
+    }
+}
