@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::entrance::Entrance;
-use super::{stream, watch};
+use super::{etcd, stream, watch};
 use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
@@ -31,6 +31,7 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
         async move {
             let parent = trace::parent(request.headers());
             let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
+            let is_etcd = etcd::is_etcd(door, request.uri().path());
             let answer = async {
                 match (entrance.refusal(&request, door), door) {
                     (Some(refusal), Door::Http) => {
@@ -39,6 +40,7 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
                     }
                     (Some(refusal), _) => refusal,
                     (None, Door::Http) => next.run(request).await,
+                    (None, _) if is_etcd => etcd::in_words_of_etcd(grpc.oneshot(request).await.into_response()),
                     (None, _) => grpc.oneshot(request).await.into_response(),
                 }
             };

@@ -3,6 +3,7 @@
 
 use super::{EtcdDoor, gateway};
 use crate::access::Need;
+use crate::limits::ETCD_MESSAGE_BYTES_MAX;
 use crate::metrics::Door;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
@@ -11,6 +12,7 @@ use tenure_api::Code;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::v1::Failure;
+use tonic::Status;
 
 /// The packages of the dialect.
 const PACKAGES: [&str; 3] = ["/etcdserverpb.", "/v3lockpb.", "/v3electionpb."];
@@ -28,6 +30,9 @@ const READS: [&str; 10] = [
     "Election/Leader",
     "Election/Observe",
 ];
+
+/// How the library that reads messages begins to refuse one that is too large; the bytes of it follow.
+const TOO_LARGE: &str = "Error, decoded message length too large: found ";
 
 /// The call by which a token is asked for.
 const AUTHENTICATE: &str = "Auth/Authenticate";
@@ -74,6 +79,15 @@ pub(crate) fn refusal(door: Door, headers: &HeaderMap, failure: &Failure) -> Res
         Door::Http => gateway::problem(&fault),
         _ => fault.status().into_http::<Body>(),
     }
+}
+
+/// What is too large to be read at all is refused before this door is reached; it is said here as etcd says it.
+pub(crate) fn in_words_of_etcd(response: Response) -> Response {
+    let refused = Status::from_header_map(response.headers()).filter(|status| status.code() == tonic::Code::OutOfRange);
+    let found = refused.as_ref().and_then(|status| status.message().strip_prefix(TOO_LARGE));
+    let Some(bytes) = found.and_then(|rest| rest.split(' ').next()) else { return response };
+    let text = format!("grpc: received message larger than max ({bytes} vs. {ETCD_MESSAGE_BYTES_MAX})");
+    Status::resource_exhausted(text).into_http::<Body>()
 }
 
 impl EtcdDoor {
@@ -123,6 +137,21 @@ mod tests {
             }
         }
         assert_eq!(reads, READS.len(), "every read is a call");
+    }
+
+    #[test]
+    fn what_is_too_large_to_be_read_is_refused_as_etcd_refuses_it() {
+        let text = format!("{TOO_LARGE}3200385 bytes, the limit is: {ETCD_MESSAGE_BYTES_MAX} bytes");
+        let said = |status: Status| {
+            let response = in_words_of_etcd(status.into_http::<Body>());
+            let status = Status::from_header_map(response.headers()).unwrap();
+            (status.code(), status.message().to_owned())
+        };
+        let (code, text) = said(Status::out_of_range(text));
+        assert_eq!(code, tonic::Code::ResourceExhausted);
+        assert_eq!(text, "grpc: received message larger than max (3200385 vs. 2097152)");
+        let compacted = Fault::compacted();
+        assert_eq!(said(compacted.status()), (compacted.code, compacted.text), "other words stay");
     }
 
     #[test]

@@ -119,21 +119,29 @@ impl EtcdDesk {
     }
 
     async fn put(&self, asked: &pb::PutRequest) -> Result<Tell, No> {
+        let put = read_put(asked)?;
         small(asked)?;
-        let put = write_put(&self.did_one(read_put(asked)?).await?);
+        // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease.
+        let is_gone = |lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none());
+        if read_lease(asked.lease).is_some_and(is_gone) {
+            return Err(Fault::no_lease().into());
+        }
+        let put = write_put(&self.did_one(put).await?);
         Ok(Tell::Put(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put }))
     }
 
     async fn delete(&self, asked: &pb::DeleteRangeRequest) -> Result<Tell, No> {
+        let delete = read_delete(asked)?;
         small(asked)?;
-        let deleted = write_delete(&self.did_one(read_delete(asked)?).await?);
+        let deleted = write_delete(&self.did_one(delete).await?);
         let header = deleted.header.map(|header| self.signed(header));
         Ok(Tell::DeleteRange(pb::DeleteRangeResponse { header, ..deleted }))
     }
 
     async fn txn(&self, asked: &pb::TxnRequest) -> Result<Tell, No> {
+        let txn = read_txn(asked)?;
         small(asked)?;
-        let done = self.did(read_txn(asked)?).await?;
+        let done = self.did(txn).await?;
         Ok(Tell::Txn(write_txn(&done, self.header(done.kv_revision))))
     }
 

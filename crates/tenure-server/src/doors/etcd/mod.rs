@@ -11,7 +11,7 @@ mod lock;
 mod watch;
 mod watchers;
 
-pub(crate) use access::{is_etcd, need, refusal, token};
+pub(crate) use access::{in_words_of_etcd, is_etcd, need, refusal, token};
 pub(crate) use desk::EtcdDesk;
 
 use crate::access::Access;
