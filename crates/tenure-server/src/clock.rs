@@ -39,8 +39,9 @@ impl Clock for SystemClock {
 }
 
 /// The service time of one leadership: `min(last reading + monotonic time since it, seen + step_max)`, where `seen` is
-/// what it read when the leader last saw an entry of its own applied. What the cap cuts off is dropped for good, so
-/// that no stall of the process, the disk or the quorum makes time jump over holders who were trying to renew.
+/// what it read when the leader last saw an entry of its own applied, and no more than `step_max` beyond that entry's
+/// stamp. What the cap cuts off is dropped for good, so that no stall of the process, the disk or the quorum makes time
+/// jump over holders who were trying to renew.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceClock {
     shown: Duration,
@@ -68,10 +69,12 @@ impl ServiceClock {
         moment(shown)
     }
 
-    /// Notes that an entry of this leadership was applied.
-    pub(crate) fn applied(&mut self, at: Duration) {
+    /// Notes that an entry of this leadership was applied. One that comes back long after its stamp was on its way before
+    /// a stall: it does not say that anybody could renew since, so it makes room for no further step.
+    pub(crate) fn applied(&mut self, stamp: Moment, at: Duration) {
         self.read(at);
-        self.seen = self.shown;
+        let fresh = Duration::from_millis(stamp.millis()) + self.step_max;
+        self.seen = self.seen.max(self.shown.min(fresh));
     }
 
     /// Stands still from now on, because no lease lives.
@@ -124,9 +127,10 @@ mod tests {
     #[test]
     fn runs_at_full_rate_on_a_disk_that_is_slower_than_no_more_than_the_step() {
         let mut clock = ServiceClock::start(Moment::from_millis(1_000), ms(70), STEP_MAX);
-        for n in 1..=20 {
-            assert_eq!(clock.read(ms(70 + n * 450)), Moment::from_millis(1_000 + n * 450));
-            clock.applied(ms(70 + n * 450));
+        for n in 0..20 {
+            let stamp = clock.read(ms(70 + n * 500));
+            assert_eq!(stamp, Moment::from_millis(1_000 + n * 500));
+            clock.applied(stamp, ms(70 + (n + 1) * 500));
         }
         assert_eq!(clock.dropped(), Duration::ZERO);
     }
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(stamped_first.dropped(), ms(9_500));
 
         let mut applied_first = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
-        applied_first.applied(ms(10_000));
+        applied_first.applied(Moment::from_millis(0), ms(10_000));
         assert_eq!(applied_first.read(ms(10_000)), Moment::from_millis(500));
         assert_eq!(applied_first.read(ms(10_100)), Moment::from_millis(600));
         assert_eq!(applied_first.dropped(), ms(9_500));
@@ -150,8 +154,18 @@ mod tests {
         for n in 1..=100 {
             assert!(clock.read(ms(n * 200)) <= Moment::from_millis(500));
         }
-        clock.applied(ms(20_000));
+        clock.applied(Moment::from_millis(500), ms(20_000));
         assert_eq!(clock.read(ms(20_100)), Moment::from_millis(600), "time that was dropped never comes back");
+    }
+
+    #[test]
+    fn entries_that_come_back_one_by_one_out_of_a_stall_are_one_stall() {
+        let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
+        let stamps = [clock.read(ms(0)), clock.read(ms(1))];
+        clock.applied(stamps[0], ms(6_000));
+        assert_eq!(clock.read(ms(9_000)), Moment::from_millis(1_000));
+        clock.applied(stamps[1], ms(10_000));
+        assert_eq!(clock.read(ms(20_000)), Moment::from_millis(1_001), "the second one was not sent after the stall");
     }
 
     #[test]
@@ -168,8 +182,8 @@ mod tests {
     fn fractions_of_a_millisecond_are_not_lost() {
         let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
         for n in 1..=10_000u64 {
-            clock.read(Duration::from_micros(n * 300));
-            clock.applied(Duration::from_micros(n * 300));
+            let stamp = clock.read(Duration::from_micros(n * 300));
+            clock.applied(stamp, Duration::from_micros(n * 300));
         }
         assert_eq!(clock.peek(ms(3_000)), Moment::from_millis(3_000));
     }

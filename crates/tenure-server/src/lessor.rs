@@ -151,7 +151,15 @@ pub(crate) struct Lessor {
     metrics: Metrics,
 }
 
-type Flight = BoxFuture<'static, (Vec<Reply>, Result<Answer, Lost>)>;
+type Flight = BoxFuture<'static, Landing>;
+
+/// What became of an entry that was proposed, when it was stamped, and who waits for it.
+struct Landing {
+    stamp: Moment,
+    replies: Vec<Reply>,
+    answer: Result<Answer, Lost>,
+}
+
 /// How a leadership ended.
 #[derive(PartialEq, Eq)]
 enum Over {
@@ -292,9 +300,9 @@ impl Lessor {
                         break Over::Deposed;
                     }
                 }
-                Some((replies, answer)) = reign.in_flight.next() => {
+                Some(landing) = reign.in_flight.next() => {
                     let at = self.wake(&mut reign);
-                    reign.landed(replies, answer, at);
+                    reign.landed(landing, at);
                     reign.tell_of_stalls();
                     self.shown.send_replace(Some(reign.time));
                 }
@@ -355,7 +363,7 @@ impl Lessor {
             reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
         }
         let proposed = self.consensus.propose(entry, is_audited);
-        reign.in_flight.push(Box::pin(async move { (replies, proposed.await) }));
+        reign.in_flight.push(Box::pin(async move { Landing { stamp: now, replies, answer: proposed.await } }));
     }
 }
 
@@ -416,12 +424,12 @@ impl Reign {
     }
 
     /// An entry was applied, or its fate is unknown.
-    fn landed(&mut self, replies: Vec<Reply>, answer: Result<Answer, Lost>, at: Duration) {
+    fn landed(&mut self, Landing { stamp, replies, answer }: Landing, at: Duration) {
         self.waiting_since = at;
         match answer {
             Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
                 self.metrics.landed(&deeds);
-                self.time.applied(at);
+                self.time.applied(stamp, at);
                 self.next_deadline = next_deadline;
                 self.unfinished = unfinished;
                 if next_deadline.is_none() && self.in_flight.is_empty() {
@@ -448,9 +456,9 @@ impl Reign {
 
     /// Leadership is over. Whatever is under way is answered as the log decides.
     async fn abdicate(mut self) {
-        while let Some((replies, answer)) = self.in_flight.next().await {
+        while let Some(landing) = self.in_flight.next().await {
             let at = self.awake;
-            self.landed(replies, answer, at);
+            self.landed(landing, at);
         }
     }
 }
