@@ -128,7 +128,8 @@ async fn house() -> House {
     let (held_open, stop) = oneshot::channel::<()>();
     let served = node.clone();
     tokio::spawn(async move {
-        tenure_server::serve(served, listener, &tenure_server::Settings::default(), async { drop(stop.await) }).await
+        tenure_server::serve(served, vec![listener], &tenure_server::Settings::default(), async { drop(stop.await) })
+            .await
     });
     House { node, client: TenureClient::connect(address).await.unwrap(), _open: held_open }
 }
