@@ -275,8 +275,7 @@ async fn health_and_reflection_answer_for_the_service() {
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
     let mut reflection = ServerReflectionClient::new(channel);
-    let mut answers =
-        reflection.server_reflection_info(tonic::codegen::tokio_stream::once(list)).await.unwrap().into_inner();
+    let mut answers = reflection.server_reflection_info(tokio_stream::once(list)).await.unwrap().into_inner();
     let Some(MessageResponse::ListServicesResponse(services)) =
         answers.message().await.unwrap().unwrap().message_response
     else {
