@@ -306,7 +306,7 @@ async fn over_grpc_health_is_open_and_reflection_is_not() {
     assert!(HealthClient::new(channel.clone()).check(request).await.is_ok());
     let asked = |key: Option<String>| {
         let mut client = ServerReflectionClient::new(channel.clone());
-        let mut request = tonic::Request::new(tonic::codegen::tokio_stream::once(ServerReflectionRequest::default()));
+        let mut request = tonic::Request::new(tokio_stream::once(ServerReflectionRequest::default()));
         key.map(|key| request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap()));
         async move { client.server_reflection_info(request).await.map(drop).map_err(|status| status.code()) }
     };
