@@ -25,6 +25,8 @@ pub(super) struct Watcher {
     pub(super) id: i64,
     /// The first revision that it has not been told of.
     pub(super) next: u64,
+    /// The revision that its client asked for; 0 for what was to come.
+    start: u64,
     keys: Keys,
     puts: bool,
     deletes: bool,
@@ -42,6 +44,7 @@ impl Watcher {
         Self {
             id,
             next: 0,
+            start: u64::try_from(asked.start_revision).unwrap_or_default(),
             keys,
             puts: !without(FilterType::Noput),
             deletes: !without(FilterType::Nodelete),
@@ -228,9 +231,11 @@ impl Watchers {
         next.min().unwrap_or(u64::MAX)
     }
 
-    /// Whether all have been told of everything up to a revision, and there is somebody.
+    /// Whether all have been told of everything up to a revision, and there is somebody. As with etcd, whoever asked for a
+    /// later start has not.
     pub(super) fn have_come_to(&self, revision: u64) -> bool {
-        let is_there = |watcher: &Watcher| !watcher.is_over && watcher.next == revision + 1;
+        let is_there =
+            |watcher: &Watcher| !watcher.is_over && watcher.next == revision + 1 && watcher.start <= revision;
         !self.all.is_empty() && self.all.values().all(is_there)
     }
 
