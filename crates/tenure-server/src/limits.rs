@@ -270,3 +270,6 @@ pub(crate) const COMPACTION_SAMPLES: u32 = 10;
 
 /// How long a stream that needs a leader does without.
 pub(crate) const LEADERLESS_MAX: Duration = Duration::from_secs(3);
+
+/// How often a node that is to join is looked for, a tick apart: it may have been started a moment ago.
+pub(crate) const HELLO_TRIES: u32 = 25;

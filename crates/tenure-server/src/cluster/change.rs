@@ -1,7 +1,7 @@
 //! Changes of the members: admitting, removing, announcing an address, handing the lead on. Any node may be asked; the
 //! leader does it.
 
-use crate::limits::{ADDRESS_BYTES_MAX, CATCH_UP_TIMEOUT, PEER_PATIENCE_SHORT, PEERS_MAX};
+use crate::limits::{ADDRESS_BYTES_MAX, CATCH_UP_TIMEOUT, HELLO_TRIES, PEER_PATIENCE_SHORT, PEERS_MAX, TICK};
 use crate::node::Node;
 use crate::peers::v1;
 use crate::peers::v1::answer::Body as Tell;
@@ -80,8 +80,17 @@ impl Node {
             return Err(CannotChange::Refused(text.into()));
         }
         let book = self.consensus().book();
-        let hello = book.ask_at(address, (0, 0), Ask::Hello(v1::Hello {}), PEER_PATIENCE_SHORT).await;
-        let hello = hello.map_err(|error| {
+        let hello = || book.ask_at(address, (0, 0), Ask::Hello(v1::Hello {}), PEER_PATIENCE_SHORT);
+        let mut answer = hello().await;
+        // Whoever types both in one go has just started it.
+        for _ in 1..HELLO_TRIES {
+            if answer.is_ok() {
+                break;
+            }
+            tokio::time::sleep(TICK).await;
+            answer = hello().await;
+        }
+        let hello = answer.map_err(|error| {
             CannotChange::Refused(format!(
                 "no node answers at {address} ({error}); nothing was changed. Start it first, with \
                  tenure serve --node-id {id} --join {}",
