@@ -256,7 +256,8 @@ mod tests {
     use crate::clock::SystemClock;
 
     fn count(metrics: &Metrics, call: Call, code: usize) -> u64 {
-        let cell = metrics.requests().cells.iter().find(|cell| cell.call == call).unwrap();
+        let is_it = |cell: &&Cell| (cell.door, cell.call) == (Door::Grpc, call);
+        let cell = metrics.requests().cells.iter().find(is_it).unwrap();
         cell.codes[code].load(Ordering::Relaxed)
     }
 
