@@ -5,7 +5,7 @@ mod fault;
 mod read;
 mod write;
 
-pub use fault::{FAULTS, Fault};
+pub use fault::Fault;
 pub use read::{read_delete, read_key, read_keys, read_lease, read_put, read_range, read_txn};
 pub use write::{header, write_change, write_delete, write_key, write_put, write_range, write_txn};
 

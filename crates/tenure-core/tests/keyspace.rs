@@ -5,28 +5,12 @@ mod support;
 
 use std::sync::Arc;
 use support::model::keys::Changed;
-use support::{acquire_on, entry, grant, grant_under, id, key, order, put, renew, restored, tick};
+use support::{
+    acquire_on, all_accepted, entry, grant, grant_under, id, key, order, put, refusal, renew, restored, tick,
+};
 use tenure_core::{
     Applied, Command, Compact, Delete, Entry, Hang, Keys, Ledger, Op, Put, Range, Refusal, Reply, Txn, Wait, limits,
 };
-
-/// The refusal of a command that must change nothing.
-fn refusal(ledger: &mut Ledger, command: Command) -> Refusal {
-    let (now_ms, before) = (ledger.now().millis(), ledger.state_hash());
-    let refusal = order(ledger, now_ms, command).expect_err("this command goes over a limit");
-    assert_eq!(before, ledger.state_hash(), "a refusal changes nothing: {refusal:?}");
-    refusal
-}
-
-/// Applies commands at one moment, many an entry, and expects a yes to each.
-fn all_accepted(ledger: &mut Ledger, at_ms: u64, commands: impl IntoIterator<Item = Command>) {
-    let commands: Vec<_> = commands.into_iter().collect();
-    for batch in commands.chunks(limits::COMMANDS_MAX) {
-        let applied = ledger.apply(&entry(at_ms, batch.to_vec()));
-        let refused = applied.outcomes.iter().find(|outcome| outcome.is_err());
-        assert_eq!(refused, None, "within the limits everything is accepted");
-    }
-}
 
 fn full(what: &'static str, max: usize) -> Refusal {
     Refusal::Full { what, max }

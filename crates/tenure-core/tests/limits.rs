@@ -7,31 +7,13 @@ mod support;
 
 use support::witness::Witness;
 use support::{
-    a_grant, acquire, acquire_all, acquire_on, cancel, entry, force, grant, grant_under, holder, id, name, order, put,
-    release, renew, restored, revoke, span, tick, ttl, units,
+    a_grant, acquire, acquire_all, acquire_on, all_accepted, cancel, entry, force, grant, grant_under, holder, id,
+    name, order, put, refusal, release, renew, restored, revoke, span, tick, ttl, units,
 };
 use tenure_core::{
     Acquire, Class, Command, Define, Entry, Free, Grant, Hang, Happening, Label, Labels, Ledger, Mode, On, Outcome,
     Policy, Refusal, Reply, Revoke, Transfer, Units, Wait, Want, Which, limits,
 };
-
-/// The refusal of a command that must change nothing.
-fn refusal(ledger: &mut Ledger, command: Command) -> Refusal {
-    let (now_ms, before) = (ledger.now().millis(), ledger.state_hash());
-    let refusal = order(ledger, now_ms, command).expect_err("this command goes over a limit");
-    assert_eq!(before, ledger.state_hash(), "a refusal changes nothing: {refusal:?}");
-    refusal
-}
-
-/// Applies commands at one moment, many an entry, and expects a yes to each.
-fn all_accepted(ledger: &mut Ledger, at_ms: u64, commands: impl IntoIterator<Item = Command>) {
-    let commands: Vec<_> = commands.into_iter().collect();
-    for batch in commands.chunks(limits::COMMANDS_MAX) {
-        let applied = ledger.apply(&entry(at_ms, batch.to_vec()));
-        let refused = applied.outcomes.iter().find(|outcome| outcome.is_err());
-        assert_eq!(refused, None, "within the limits everything is accepted");
-    }
-}
 
 fn ended_count(events: &[tenure_core::Event]) -> usize {
     events.iter().filter(|event| matches!(event.what, Happening::Ended { .. })).count()

@@ -302,35 +302,40 @@ impl Node {
     /// Has a client's request answered by another node. What was done is here, too, when this returns.
     pub(crate) async fn forward(&self, leader: u64, request: v1::Request) -> Result<v1::Response, Unready> {
         let ask = Ask::Forward(peer::Forward { request: request.encode_to_vec().into() });
-        match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
-            Ok(Tell::Forward(reply)) => {
-                let response = v1::Response::decode(reply.response).map_err(|_| Unready::Unknown)?;
-                // Whoever asks here next would not see it otherwise.
-                if self.catch_up(reply.applied).await { Ok(response) } else { Err(Unready::Unknown) }
-            }
-            // Whoever is not there, or is not meant, has done nothing.
-            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
-                Err(Unready::NotLeader { leader: None })
-            }
-            _ => Err(Unready::Unknown),
-        }
+        self.at_leader(leader, ask, |tell| match tell {
+            Tell::Forward(reply) => Some((v1::Response::decode(reply.response).ok()?, reply.applied)),
+            _ => None,
+        })
+        .await
     }
 
     /// The same of a request by the etcd dialect.
     pub(crate) async fn forward_etcd(&self, leader: u64, ask: EtcdAsk) -> Result<EtcdTell, Unready> {
         let ask = Ask::Etcd(peer::EtcdOrder { body: Some(ask) });
+        self.at_leader(leader, ask, |tell| match tell {
+            Tell::Etcd(peer::EtcdReply { body, applied }) => Some((body?, applied)),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Asks the leader, and returns when what it had applied is here, too: whoever asks here next would not see it otherwise.
+    async fn at_leader<T>(
+        &self,
+        leader: u64,
+        ask: Ask,
+        read: impl FnOnce(Tell) -> Option<(T, u64)>,
+    ) -> Result<T, Unready> {
         match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
-            Ok(Tell::Etcd(peer::EtcdReply { body: Some(tell), applied })) => {
-                if self.catch_up(applied).await {
-                    Ok(tell)
-                } else {
-                    Err(Unready::Unknown)
-                }
+            Ok(tell) => {
+                let (answer, applied) = read(tell).ok_or(Unready::Unknown)?;
+                if self.catch_up(applied).await { Ok(answer) } else { Err(Unready::Unknown) }
             }
+            // Whoever is not there, or is not meant, has done nothing.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
                 Err(Unready::NotLeader { leader: None })
             }
-            _ => Err(Unready::Unknown),
+            Err(_) => Err(Unready::Unknown),
         }
     }
 

@@ -19,9 +19,6 @@ macro_rules! faults {
                 Self { code: Code::$code, text: $text.into() }
             })*
         }
-
-        /// Every text that etcd's clients know, with its code.
-        pub const FAULTS: &[(Code, &str)] = &[$((Code::$code, $text)),*];
     };
 }
 
@@ -58,8 +55,6 @@ faults! {
     too_many_requests = ResourceExhausted, "etcdserver: too many requests";
     /// Nobody leads.
     no_leader = Unavailable, "etcdserver: no leader";
-    /// The leader changed while it was under way.
-    leader_changed = Unavailable, "etcdserver: leader changed";
     /// There was no answer in time.
     timed_out = Unavailable, "etcdserver: request timed out";
     /// The same, and a leader was lost meanwhile: whether it was done is not known.

@@ -16,8 +16,8 @@ pub(crate) mod words;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use tenure_core::{
     Acquire, Cancel, Command, Entry, Force, Free, Grant, Handle, Hang, Holder, Key, Kind, Leader, LeaseId, Ledger,
-    Mode, Moment, Name, Note, On, Outcome, Put, Release, Renew, Renewal, Revoke, Span, Ttl, Units, Wait, Want, Which,
-    limits,
+    Mode, Moment, Name, Note, On, Outcome, Put, Refusal, Release, Renew, Renewal, Revoke, Span, Ttl, Units, Wait, Want,
+    Which, limits,
 };
 
 /// The wall clock at the ledger's beginning. It runs along with service time in the tests.
@@ -151,4 +151,22 @@ pub(crate) fn runner(usual_cases: u32, file: &'static str) -> TestRunner {
         source_file: Some(file),
         ..Config::default()
     })
+}
+
+/// The refusal of a command that must change nothing.
+pub(crate) fn refusal(ledger: &mut Ledger, command: Command) -> Refusal {
+    let (now_ms, before) = (ledger.now().millis(), ledger.state_hash());
+    let refusal = order(ledger, now_ms, command).expect_err("this command goes over a limit");
+    assert_eq!(before, ledger.state_hash(), "a refusal changes nothing: {refusal:?}");
+    refusal
+}
+
+/// Applies commands at one moment, many an entry, and expects a yes to each.
+pub(crate) fn all_accepted(ledger: &mut Ledger, at_ms: u64, commands: impl IntoIterator<Item = Command>) {
+    let commands: Vec<_> = commands.into_iter().collect();
+    for batch in commands.chunks(limits::COMMANDS_MAX) {
+        let applied = ledger.apply(&entry(at_ms, batch.to_vec()));
+        let refused = applied.outcomes.iter().find(|outcome| outcome.is_err());
+        assert_eq!(refused, None, "within the limits everything is accepted");
+    }
 }

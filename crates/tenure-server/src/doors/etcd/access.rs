@@ -38,10 +38,10 @@ const TOO_LARGE: &str = "Error, decoded message length too large: found ";
 const AUTHENTICATE: &str = "Auth/Authenticate";
 
 /// The call of a path, if it is one of this dialect.
-fn call(door: Door, path: &str) -> Option<String> {
+fn call(door: Door, path: &str) -> Option<&str> {
     match door {
-        Door::Http => gateway::call(path).map(ToOwned::to_owned),
-        _ => PACKAGES.iter().find_map(|package| path.strip_prefix(package)).map(ToOwned::to_owned),
+        Door::Http => gateway::call(path),
+        _ => PACKAGES.iter().find_map(|package| path.strip_prefix(package)),
     }
 }
 
@@ -52,9 +52,8 @@ pub(crate) fn is_etcd(door: Door, path: &str) -> bool {
 /// What a call needs of whoever makes it.
 pub(crate) fn need(door: Door, path: &str) -> Need {
     match call(door, path) {
-        None => Need::Nothing,
-        Some(call) if call == AUTHENTICATE => Need::Nothing,
-        Some(call) if READS.contains(&call.as_str()) => Need::Read,
+        None | Some(AUTHENTICATE) => Need::Nothing,
+        Some(call) if READS.contains(&call) => Need::Read,
         Some(_) => Need::Full,
     }
 }

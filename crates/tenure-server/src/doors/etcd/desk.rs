@@ -62,24 +62,20 @@ impl EtcdDesk {
         self.header(self.node.read_stale(Ledger::kv_revision))
     }
 
-    /// Orders something, at the leader. While nobody leads it waits a while: nothing is under way then.
+    /// Orders something, at the leader.
     pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Fault> {
-        let until = tokio::time::sleep(LEADER_PATIENCE);
-        tokio::pin!(until);
-        loop {
-            let answer = match self.node.leader_elsewhere() {
-                Some(leader) => self.node.forward_etcd(leader, ask.clone()).await,
-                None => self.order_once(ask.clone()).await,
-            };
-            match answer {
-                Ok(Tell::Fault(fault)) => return Err(Fault::ours(tonic::Code::from(fault.code), fault.text)),
-                Ok(tell) => return Ok(tell),
-                Err(Unready::NotLeader { .. }) => tokio::select! {
-                    () = &mut until => return Err(Fault::no_leader()),
-                    () = tokio::time::sleep(LEADER_PAUSE) => {}
-                },
-                Err(other) => return Err(unready(&other)),
+        let once = || {
+            let (desk, ask) = (self.clone(), ask.clone());
+            async move {
+                match desk.node.leader_elsewhere() {
+                    Some(leader) => desk.node.forward_etcd(leader, ask).await,
+                    None => desk.order_once(ask).await,
+                }
             }
+        };
+        match led(once).await? {
+            Tell::Fault(fault) => Err(Fault::ours(tonic::Code::from(fault.code), fault.text)),
+            tell => Ok(tell),
         }
     }
 
@@ -211,18 +207,27 @@ impl EtcdDesk {
         if stale {
             return Ok(self.node.read_stale(|ledger| look(ledger, ledger.now())));
         }
-        let until = tokio::time::sleep(LEADER_PATIENCE);
-        tokio::pin!(until);
-        loop {
-            match self.node.read(|_, now| now).await {
-                // Nothing is older now than what was asked for.
-                Ok(now) => return Ok(self.node.read_stale(|ledger| look(ledger, now.max(ledger.now())))),
-                Err(Unready::NotLeader { .. }) => tokio::select! {
-                    () = &mut until => return Err(Fault::no_leader()),
-                    () = tokio::time::sleep(LEADER_PAUSE) => {}
-                },
-                Err(other) => return Err(unready(&other)),
-            }
+        let now = led(|| {
+            let node = self.node.clone();
+            async move { node.read(|_, now| now).await }
+        })
+        .await?;
+        // Nothing is older now than what was asked for.
+        Ok(self.node.read_stale(|ledger| look(ledger, now.max(ledger.now()))))
+    }
+}
+
+/// Tries until somebody leads, for a while: nothing is under way meanwhile.
+async fn led<T, F: Future<Output = Result<T, Unready>>>(once: impl Fn() -> F) -> Result<T, Fault> {
+    let until = tokio::time::sleep(LEADER_PATIENCE);
+    tokio::pin!(until);
+    loop {
+        match once().await {
+            Err(Unready::NotLeader { .. }) => tokio::select! {
+                () = &mut until => return Err(Fault::no_leader()),
+                () = tokio::time::sleep(LEADER_PAUSE) => {}
+            },
+            done => return done.map_err(|other| unready(&other)),
         }
     }
 }
