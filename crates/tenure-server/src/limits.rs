@@ -114,6 +114,9 @@ pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
 /// Log bytes after which a snapshot is taken and the log before it is dropped.
 pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
+/// How often the log's growth is looked at on the way to a snapshot. Each look wakes a task, so not at every batch.
+pub(crate) const SNAPSHOT_LOOKS: u64 = 64;
+
 /// Entry bytes that are kept in memory for replication and apply; older ones are read from disk.
 pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -243,6 +246,9 @@ pub(crate) const LEADER_PAUSE: Duration = Duration::from_millis(50);
 
 /// Renewals of one stream that are ordered together, and answers to them that wait to be read.
 pub(crate) const KEEP_ALIVES_MAX: usize = 1024;
+
+/// Lots of those that are on their way through the log at once: as many as entries are.
+pub(crate) const KEEP_ALIVE_LOTS_MAX: usize = IN_FLIGHT_MAX;
 
 /// Watchers of keys on one stream.
 pub(crate) const BELLS_PER_WATCH_MAX: usize = 16_384;

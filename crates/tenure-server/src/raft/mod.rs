@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::lessor::Tuning;
-use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT};
+use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT, SNAPSHOT_LOOKS};
 use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
@@ -139,7 +139,9 @@ impl Consensus {
         let (log, recovered, mark) = open_log(ground.disk).await?;
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
-        let (store, sealed) = Store::start(log, recovered, mark, ground.workers, ground.metrics)?;
+        let every_bytes = ground.tuning.snapshot_log_bytes;
+        let growth = (ground.metrics, every_bytes.div_ceil(SNAPSHOT_LOOKS));
+        let (store, sealed) = Store::start(log, recovered, mark, ground.workers, growth)?;
         check_gap(store.purged(), machine.applied())?;
         let (replica, book) = (machine.replica(), ground.book);
         let node = book.us().node;
@@ -151,7 +153,6 @@ impl Consensus {
         let raft = seeds.scope(start).await.map_err(failed)?;
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
-        let every_bytes = ground.tuning.snapshot_log_bytes;
         tokio::spawn(take_snapshots(raft.clone(), book.clone(), (extent.clone(), written), every_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed, turn) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))), Arc::default());
@@ -232,17 +233,12 @@ impl Consensus {
         }
     }
 
-    /// Resolves with the reason when the log cannot go on.
+    /// Resolves with the reason when the log cannot go on. What it waits for does not change with every entry.
     pub(crate) async fn failed(&self) -> String {
-        let mut metrics = self.raft.metrics();
-        loop {
-            if let Err(fatal) = &metrics.borrow_watched().running_state {
-                return fatal.to_string();
-            }
-            if metrics.changed().await.is_err() {
-                return "the log has stopped".into();
-            }
-        }
+        let mut until_it_stops = self.raft.server_metrics();
+        while until_it_stops.changed().await.is_ok() {}
+        let fatal = self.raft.metrics().borrow_watched().running_state.clone().err();
+        fatal.map_or_else(|| "the log has stopped".into(), |fatal| fatal.to_string())
     }
 
     /// Stops the log, and returns when it is sealed.
@@ -341,19 +337,20 @@ async fn take_snapshots(
 ) {
     let mut taken_at = 0;
     let mut snapshots = raft.data_metrics();
+    let mut is_taking = false;
     let keep_bytes = KEPT_LOG_BYTES.min(every_bytes / 4);
     let mut purged = 0;
     loop {
         let now = *written.borrow_and_update();
         if now.saturating_sub(taken_at) >= every_bytes {
-            taken_at = now;
+            (taken_at, is_taking) = (now, true);
             if raft.trigger().snapshot().await.is_err() {
                 return;
             }
         }
         let covered = snapshots.borrow_watched().snapshot.map_or(0, |id| id.index());
         if covered > purged && !book.is_sending() {
-            purged = covered;
+            (purged, is_taking) = (covered, false);
             let upto = covered.min(extent.keep(keep_bytes).unwrap_or_default());
             if upto > 0 && raft.trigger().purge_log(upto).await.is_err() {
                 return;
@@ -361,7 +358,8 @@ async fn take_snapshots(
         }
         tokio::select! {
             changed = written.changed() => if changed.is_err() { return },
-            changed = snapshots.changed() => if changed.is_err() { return },
+            // It changes with every entry, so it is looked at only while it may tell of a snapshot.
+            changed = snapshots.changed(), if is_taking => if changed.is_err() { return },
         }
     }
 }

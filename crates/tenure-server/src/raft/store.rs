@@ -62,14 +62,11 @@ struct Write {
 enum What {
     Entries(Vec<RaftEntry>),
     Record(Record),
-    /// The committed place; it costs no sync, the next batch carries it.
-    Committed(Vec<u8>),
 }
 
 enum Done {
     Flushed(IOFlushed<Types>),
     Told(oneshot::Sender<io::Result<()>>),
-    Nobody,
 }
 
 impl Done {
@@ -78,20 +75,19 @@ impl Done {
             Self::Flushed(flushed) => flushed.io_completed(result),
             // Whoever stopped waiting needs no answer.
             Self::Told(told) => drop(told.send(result)),
-            Self::Nobody => {}
         }
     }
 }
 
 impl Store {
-    /// Takes over a log that was opened, and starts its writer.
+    /// Takes over a log that was opened, and starts its writer, which tells of its growth about every `news_bytes`.
     /// The receiver is told when the writer has sealed the log, after the last of the store's clones is dropped.
     pub(crate) fn start(
         log: Log,
         recovered: Recovered,
         mark: Mark,
         workers: Workers,
-        metrics: Metrics,
+        (metrics, news_bytes): (Metrics, u64),
     ) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let bytes = recovered.entries.iter().map(|location| cost(location) as u64).sum();
         let reader = log.reader();
@@ -99,6 +95,7 @@ impl Store {
         let (writes, queue) = mpsc::channel(WRITES_MAX);
         let (written_in, written) = watch::channel(bytes);
         let (sealed, is_sealed) = oneshot::channel();
+        let written_in = Written { bytes: written_in, news_bytes };
         let writer = write_all(log, mark, queue, tail.clone(), (written_in, metrics));
         workers.start("tenure-log", async move {
             writer.await;
@@ -108,7 +105,7 @@ impl Store {
         Ok((Self { tail, reader, writes, written, moved_on: Arc::default() }, is_sealed))
     }
 
-    /// The bytes of entries that the log holds or held since this process started.
+    /// The bytes of entries that the log holds or held since this process started. Not every change is told.
     pub(crate) fn written(&self) -> watch::Receiver<u64> {
         self.written.clone()
     }
@@ -250,8 +247,9 @@ async fn write_all(
     mark: Mark,
     mut queue: mpsc::Receiver<Write>,
     tail: Arc<Mutex<Tail>>,
-    (written, metrics): (watch::Sender<u64>, Metrics),
+    (written, metrics): (Written, Metrics),
 ) {
+    let mut noted = None;
     while let Some(first) = queue.recv().await {
         let mut bytes = 0;
         let mut records = Vec::new();
@@ -259,7 +257,6 @@ async fn write_all(
         let mut next = Some(first);
         while let Some(write) = next.take() {
             match write.what {
-                What::Committed(committed) => log.note_committed(committed),
                 What::Record(record) => records.push(record),
                 What::Entries(entries) => records.extend(entries.iter().map(|entry| {
                     let record = Record::Entry {
@@ -276,10 +273,7 @@ async fn write_all(
                 next = queue.try_recv().ok();
             }
         }
-        if records.is_empty() {
-            done.into_iter().for_each(|done| done.tell(Ok(())));
-            continue;
-        }
+        note_committed(&mut log, &mut noted, committed_by(&tail, &records));
         let begun = metrics.now();
         let result = write_in_batches(&mut log, &records).await;
         if let Ok(locations) = &result {
@@ -300,8 +294,9 @@ async fn write_all(
         for done in done {
             done.tell(result.as_ref().copied().map_err(|error| io::Error::new(error.kind(), error.to_string())));
         }
-        written.send_modify(|total| *total += bytes as u64);
+        written.add(bytes as u64);
     }
+    note_committed(&mut log, &mut noted, committed_by(&tail, &[]));
     let batches = log.batches();
     if let Err(error) = log.close().await {
         tracing::error!(%error, "the log could not be sealed");
@@ -309,6 +304,40 @@ async fn write_all(
     }
     if let Err(error) = mark.write(batches).await {
         tracing::error!(%error, "the end of the log could not be marked");
+    }
+}
+
+/// Has the next batch carry the committed place, if that is news.
+fn note_committed(log: &mut Log, noted: &mut Option<RaftLogId>, committed: Option<RaftLogId>) {
+    if let Some(committed) = committed.filter(|committed| *noted != Some(*committed)) {
+        log.note_committed(encode_log_id(committed));
+        *noted = Some(committed);
+    }
+}
+
+/// The committed place as it stands when a batch is written, which costs no sync of its own: the batch carries it. Not one
+/// that the disk does not have with this batch: a cluster may have committed what this node's disk still waits for.
+fn committed_by(tail: &Mutex<Tail>, records: &[Record]) -> Option<RaftLogId> {
+    let tail = tail.lock().expect("nobody panics while holding the tail");
+    let committed = tail.committed?;
+    let is_on_disk = tail.entries.get(&committed.index()).is_some_and(|held| held.location.is_some());
+    let is_in_batch = |record: &Record| matches!(record, Record::Entry { index, .. } if *index == committed.index());
+    (is_on_disk || records.iter().any(is_in_batch)).then_some(committed)
+}
+
+/// How much was written since this process started. Whoever waits for it to grow is not woken by every batch.
+struct Written {
+    bytes: watch::Sender<u64>,
+    news_bytes: u64,
+}
+
+impl Written {
+    fn add(&self, bytes: u64) {
+        self.bytes.send_if_modified(|total| {
+            let before = *total;
+            *total += bytes;
+            before / self.news_bytes != *total / self.news_bytes
+        });
     }
 }
 
@@ -401,11 +430,9 @@ impl RaftLogStorage<Types> for Store {
     }
 
     async fn save_committed(&mut self, committed: Option<RaftLogId>) -> Result<(), io::Error> {
+        // The next batch carries it.
         self.tail().committed = committed;
-        match committed {
-            Some(committed) => self.send(What::Committed(encode_log_id(committed)), Done::Nobody).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> Result<Option<RaftLogId>, io::Error> {

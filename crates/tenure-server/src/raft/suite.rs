@@ -31,7 +31,7 @@ async fn open(disk: &MemoryDisk) -> io::Result<Store> {
     let (log, recovered) = Log::open(Arc::new(disk.attach()), options).await.map_err(io::Error::other)?;
     let mark = Mark::new(Arc::new(disk.attach()));
     let metrics = Metrics::new(Arc::new(SystemClock::start()));
-    Ok(Store::start(log, recovered, mark, Workers::Tasks, metrics)?.0)
+    Ok(Store::start(log, recovered, mark, Workers::Tasks, (metrics, 1))?.0)
 }
 
 fn machine(disk: &MemoryDisk) -> io::Result<Machine> {
