@@ -10,7 +10,6 @@ use crate::trace;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Version, header};
-use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -26,8 +25,8 @@ use tower::ServiceExt;
 /// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
 pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
-    let choose = move |request: axum::extract::Request, next: Next| {
-        let (grpc, entrance) = (grpc.clone(), entrance.clone());
+    let choose = move |request: axum::extract::Request| {
+        let (grpc, json, entrance) = (grpc.clone(), json.clone(), entrance.clone());
         async move {
             let parent = trace::parent(request.headers());
             let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
@@ -39,7 +38,7 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
                         refusal
                     }
                     (Some(refusal), _) => refusal,
-                    (None, Door::Http) => next.run(request).await,
+                    (None, Door::Http) => json.oneshot(request).await.into_response(),
                     (None, _) if is_etcd => etcd::in_words_of_etcd(grpc.oneshot(request).await.into_response()),
                     (None, _) => grpc.oneshot(request).await.into_response(),
                 }
@@ -47,7 +46,7 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
             trace::under(parent, answer).await
         }
     };
-    json.layer(middleware::from_fn(choose))
+    Router::new().fallback(choose)
 }
 
 /// Reads what is left of a request that is refused, if that is little: many clients do not hear an answer that comes while
