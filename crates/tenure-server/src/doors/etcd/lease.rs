@@ -2,11 +2,12 @@
 
 use super::kv::ordered;
 use super::{EtcdDesk, Replies};
-use crate::limits::KEEP_ALIVES_MAX;
+use crate::limits::{KEEP_ALIVE_LOTS_MAX, KEEP_ALIVES_MAX};
 use crate::peers::v1::KeepAlive;
 use crate::peers::v1::etcd_order::Body as Ask;
 use crate::peers::v1::etcd_reply::Body as Tell;
 use futures::{Stream, StreamExt};
+use std::pin::pin;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::{Fault, read_lease};
 use tenure_core::{Lease, LeaseId};
@@ -65,7 +66,8 @@ impl EtcdDesk {
         Ok(pb::LeaseLeasesResponse { header: Some(self.header(kv_revision)), leases })
     }
 
-    /// Renews leases as they are named, those that are named at once together, each answered in its turn.
+    /// Renews leases as they are named, those that are named at once together, each answered in its turn. While one lot is
+    /// on its way through the log the next is gathered.
     pub(super) fn keep_alives(
         &self,
         asked: impl Stream<Item = Result<pb::LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
@@ -73,11 +75,9 @@ impl EtcdDesk {
         let (replies, receiver) = mpsc::channel(KEEP_ALIVES_MAX);
         let desk = self.clone();
         tokio::spawn(async move {
-            let mut together = asked.ready_chunks(KEEP_ALIVES_MAX);
-            while let Some(asked) = together.next().await {
-                let is_over = asked.iter().any(Result::is_err);
-                let leases: Vec<i64> = asked.into_iter().map_while(Result::ok).map(|one| one.id).collect();
-                let answers = desk.kept_alive(leases).await;
+            let lots = asked.ready_chunks(KEEP_ALIVES_MAX).map(|lot| desk.kept_alive(lot));
+            let mut kept = pin!(lots.buffered(KEEP_ALIVE_LOTS_MAX));
+            while let Some((answers, is_over)) = kept.next().await {
                 for answer in answers {
                     let is_last = answer.is_err();
                     if replies.send(answer).await.is_err() || is_last {
@@ -92,17 +92,24 @@ impl EtcdDesk {
         ReceiverStream::new(receiver).boxed()
     }
 
-    async fn kept_alive(&self, leases: Vec<i64>) -> Vec<Result<pb::LeaseKeepAliveResponse, Status>> {
+    /// The answers to one lot, and whether the stream is over after it.
+    async fn kept_alive(
+        &self,
+        asked: Vec<Result<pb::LeaseKeepAliveRequest, Status>>,
+    ) -> (Vec<Result<pb::LeaseKeepAliveResponse, Status>>, bool) {
+        let is_over = asked.iter().any(Result::is_err);
+        let leases: Vec<i64> = asked.into_iter().map_while(Result::ok).map(|one| one.id).collect();
         if leases.is_empty() {
-            return Vec::new();
+            return (Vec::new(), is_over);
         }
-        match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
+        let answers = match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
             Ok(Tell::KeepAlive(kept)) => {
                 let reply = |(id, ttl)| Ok(pb::LeaseKeepAliveResponse { header: kept.header, id, ttl });
                 leases.into_iter().zip(kept.ttls).map(reply).collect()
             }
             Ok(other) => unreachable!("an order is answered by a reply of its own kind, not {other:?}"),
             Err(fault) => vec![Err(fault.status())],
-        }
+        };
+        (answers, is_over)
     }
 }
