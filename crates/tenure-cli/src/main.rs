@@ -20,6 +20,10 @@ use commands::Caller;
 use failure::Failure;
 use std::process::ExitCode;
 
+/// A server asks for much memory in small pieces, on several threads, and gives it back on others.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = wrap::part() {
         return code;
