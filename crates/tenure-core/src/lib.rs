@@ -17,6 +17,7 @@ pub mod limits;
 mod mode;
 mod names;
 mod record;
+mod registry;
 mod reply;
 mod time;
 mod txn;
@@ -34,6 +35,11 @@ pub use ledger::{
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
 pub use record::Damage;
-pub use reply::{Occupied, Outcome, Place, Refusal, Renewed, Reply, Seat};
+pub use registry::{
+    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, Check, Deregister, Details, Draft, Drain, Edit, Endpoint,
+    Health, InstanceId, InstanceKey, Judgement, OnCritical, Penalty, Probe, Register, SetHealth, Source,
+    UpdateInstance, Word,
+};
+pub use reply::{Occupied, Outcome, Place, Refusal, Registered, Renewed, Reply, Seat};
 pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};
 pub use txn::{Compare, Op, OpDone, Part, Range, Ranged, Relation, Sort, SortBy, Subject, Txn, TxnDone, Way, Within};

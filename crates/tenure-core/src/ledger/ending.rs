@@ -57,6 +57,8 @@ impl Ending {
         let promised = match (&self.how, self.free) {
             (_, Free::Now) => return None,
             (End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. }, _) => return None,
+            // Whoever is found not to work is not waited for; only the fence protects what it was doing.
+            (End::Unhealthy, _) => return None,
             (End::Expired | End::MaxLifetime, _) => now,
             (End::Revoked { .. } | End::ParentEnded { .. }, _) => deadline,
         };

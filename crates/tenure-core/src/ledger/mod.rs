@@ -275,6 +275,13 @@ impl Ledger {
             Command::Delete(delete) => self.delete(delete, events),
             Command::Txn(txn) => self.txn(txn, events),
             Command::Compact(compact) => self.compact(*compact),
+            Command::Register(_) => Err(crate::reply::Refusal::Full { what: "instances", max: 0 }),
+            Command::UpdateInstance(crate::registry::UpdateInstance { instance, .. })
+            | Command::Drain(crate::registry::Drain { instance, .. })
+            | Command::Deregister(crate::registry::Deregister { instance, .. })
+            | Command::SetHealth(crate::registry::SetHealth { instance, .. }) => {
+                Err(crate::reply::Refusal::NoInstance { instance: instance.clone(), ended: None })
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The ledger as bytes and back: a stream of length-delimited records in a fixed order, so that equal ledgers make equal
 //! bytes. Indexes and the wheel are not in it; they are rebuilt. Checksums and files are the server's business.
 
+mod events;
 mod past;
 mod rebuild;
 mod records;
@@ -43,7 +44,7 @@ impl Ledger {
         self.to_seat.iter().for_each(|(_, arrival)| write(Kind::ToSeat(*arrival)));
         self.history.all_leases().for_each(|ended| write(Kind::EndedLease(ended.record())));
         self.history.all_claims().for_each(|ended| write(Kind::EndedClaim(ended.record())));
-        self.history.all_events().for_each(|event| write(Kind::Event(past::event_record(event))));
+        self.history.all_events().for_each(|event| write(Kind::Event(events::event_record(event))));
     }
 
     /// Equal ledgers have equal hashes, on every node and in every build that applies the same rules.
