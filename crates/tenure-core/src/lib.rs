@@ -29,8 +29,8 @@ pub use command::{
 pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
 pub use ledger::{
-    Applied, Blocker, Change, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Slack, Stake, Timing,
-    Vacating, Waiter,
+    Applied, Blocker, Change, Draining, EndedClaim, EndedInstance, EndedLease, Finding, Holding, Instance, KeyValue,
+    Lease, Ledger, Resource, Service, Slack, Stake, Suspect, Timing, Vacating, Waiter,
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};

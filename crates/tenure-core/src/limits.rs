@@ -174,6 +174,9 @@ pub const PENALTY_HELD: u64 = 2500;
 /// each other's way.
 pub const PENALTY_FREE: u64 = 1500;
 
+/// The most points that an instance can have: ten half-lives from being free, which is as long as it is held down.
+pub const PENALTY_MAX: u64 = PENALTY_FREE << 10;
+
 /// The longest time for which an instance is held down, in milliseconds, however often it fell.
 pub const HELD_MS_MAX: u64 = 600_000;
 

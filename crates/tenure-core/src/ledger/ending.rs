@@ -205,6 +205,9 @@ impl Ledger {
                 }
             });
         }
+        for key in &lease.instances {
+            happenings.push(self.unlist(key, &lease.holder, &ending.how));
+        }
         happenings.push(Happening::Ended { lease: id, holder: lease.holder.clone(), how: ending.how.clone() });
         self.history.remember_lease(EndedLease {
             lease: id,

@@ -35,6 +35,8 @@ pub(crate) fn late_after_ms(gap_ms: u64, ttl: Ttl) -> u64 {
     if gap_ms == 0 {
         return ttl_ms / 2;
     }
+    // The TTL may have been shortened since.
+    let gap_ms = gap_ms.min(ttl_ms);
     (gap_ms + gap_ms / 2).min(gap_ms.midpoint(ttl_ms)).max(ttl_ms / 4)
 }
 

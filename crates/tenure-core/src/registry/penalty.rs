@@ -1,6 +1,6 @@
 //! What flapping costs: points that halve by themselves, in whole numbers, so that every node counts alike.
 
-use crate::limits::{HELD_MS_MAX, PENALTY_FALL, PENALTY_FREE, PENALTY_HALF_MS, PENALTY_HELD};
+use crate::limits::{HELD_MS_MAX, PENALTY_FALL, PENALTY_FREE, PENALTY_HALF_MS, PENALTY_HELD, PENALTY_MAX};
 use crate::time::{Moment, Span};
 
 /// The points of an instance. They grow with each fall and halve every minute.
@@ -22,7 +22,7 @@ impl Penalty {
 
     /// The points after one more fall.
     pub(crate) fn fallen(self, now: Moment) -> Self {
-        Self { points: self.at(now).saturating_add(PENALTY_FALL), since: now }
+        Self { points: (self.at(now) + PENALTY_FALL).min(PENALTY_MAX), since: now }
     }
 
     /// Until when an instance that comes back now is held down; none if it has not fallen often enough.
