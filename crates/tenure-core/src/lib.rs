@@ -36,9 +36,9 @@ pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Uni
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
 pub use record::Damage;
 pub use registry::{
-    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, Check, Deregister, Details, Draft, Drain, Edit, Endpoint,
-    Health, InstanceId, InstanceKey, Judgement, OnCritical, Penalty, Probe, Register, SetHealth, Source,
-    UpdateInstance, Word,
+    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadWanted, Check, Deregister, Details, Draft, Drain, Edit,
+    Endpoint, Health, InstanceId, InstanceKey, Judgement, OnCritical, Penalty, Probe, Register, SetHealth, Source,
+    UpdateInstance, Wanted, Word,
 };
 pub use reply::{Occupied, Outcome, Place, Refusal, Registered, Renewed, Reply, Seat};
 pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};

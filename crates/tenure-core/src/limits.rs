@@ -133,6 +133,12 @@ pub const ENDPOINTS_MAX: usize = 16;
 /// Capabilities of one instance.
 pub const CAPABILITIES_MAX: usize = 64;
 
+/// An expression over capabilities, in bytes: it travels in an address.
+pub const WANTED_BYTES_MAX: usize = 1024;
+
+/// `!` and parentheses within each other in an expression over capabilities: reading it calls itself so often.
+pub const WANTED_DEPTH_MAX: usize = 16;
+
 /// Checks of one instance. Every result of any of them may change what all who watch it see.
 pub const CHECKS_MAX: usize = 8;
 

@@ -7,6 +7,7 @@ mod endpoint;
 mod judgement;
 mod orders;
 mod penalty;
+mod wanted;
 
 use crate::limits::WORD_BYTES_MAX;
 use crate::names::{BadText, Name};
@@ -20,6 +21,7 @@ pub use judgement::Judgement;
 pub(crate) use judgement::{late_after_ms, next_gap_ms, suspect_for};
 pub use orders::{Deregister, Drain, Register, SetHealth, UpdateInstance};
 pub use penalty::Penalty;
+pub use wanted::{BadWanted, Wanted};
 
 /// A capability, a zone, a version or the name of a check. It reads the same in a URL, in a shell, in an expression over
 /// capabilities and in the files of other programs: ASCII letters and digits and, after the first, `. _ - : + ~`.
