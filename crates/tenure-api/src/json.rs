@@ -362,6 +362,17 @@ words! {
     }
 }
 
+impl From<tenure_core::Health> for HealthWord {
+    fn from(health: tenure_core::Health) -> Self {
+        match health {
+            tenure_core::Health::Passing => Self::Passing,
+            tenure_core::Health::Degraded => Self::Degraded,
+            tenure_core::Health::Unknown => Self::Unknown,
+            tenure_core::Health::Critical => Self::Critical,
+        }
+    }
+}
+
 pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }

@@ -294,3 +294,6 @@ pub(crate) const FRESH_RECENT_MAX: usize = 256;
 
 /// Instances of which one message tells how long they are valid.
 pub(crate) const FRESH_ITEMS_MAX: usize = 4096;
+
+/// Targets in one answer to Prometheus, which asks for all at once.
+pub(crate) const TARGETS_MAX: usize = 50_000;

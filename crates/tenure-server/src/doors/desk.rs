@@ -18,7 +18,7 @@ use tenure_api::{
     BadRequest, Code, failure, read_handle, read_instance, read_key, read_lease, read_name, read_request, v1,
     write_outcome,
 };
-use tenure_core::{Ledger, Moment, Refusal};
+use tenure_core::{InstanceKey, LeaseId, Ledger, Moment, Refusal};
 
 #[derive(Clone)]
 pub(crate) struct Desk {
@@ -123,6 +123,11 @@ impl Desk {
     ) -> Result<v1::ShowInstanceReply, Failure> {
         let key = read_instance(&request.service, &request.id).map_err(bad)?;
         self.read(request.stale, |ledger, now| instance::show(ledger, &key, now)).await?.map_err(refused)
+    }
+
+    /// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
+    pub(super) async fn lease_of(&self, key: &InstanceKey, named: (u64, u64), stale: bool) -> Result<LeaseId, Failure> {
+        self.read(stale, |ledger, _| instance::lease_of(ledger, key, named)).await?.map_err(refused)
     }
 
     pub(super) async fn list_services(

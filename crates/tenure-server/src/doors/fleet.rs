@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 pub(super) type Replies = ReceiverStream<Result<WatchInstancesReply, Failure>>;
 
 /// What has changed: each instance with how it ended, if it did.
-type Changes = BTreeMap<InstanceKey, Option<tenure_api::v1::End>>;
+pub(super) type Changes = BTreeMap<InstanceKey, Option<tenure_api::v1::End>>;
 
 /// Nobody listens any longer.
 struct Gone;
@@ -302,7 +302,7 @@ impl Watch {
 }
 
 /// The instances of interest to which something happened after a revision, and how those that ended did.
-fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Result<Changes, Revision> {
+pub(super) fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Result<Changes, Revision> {
     let mut changes = Changes::new();
     for event in ledger.events_after((after, u32::MAX))? {
         let Some(key) = event.what.instance().filter(|key| wanted.is_of(&key.service)) else { continue };

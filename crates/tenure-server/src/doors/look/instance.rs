@@ -7,8 +7,8 @@ use tenure_api::{
 };
 use tenure_core::limits::{PENALTY_FREE, PENALTY_HELD};
 use tenure_core::{
-    EndedInstance, Epoch, Health, Instance, InstanceId, InstanceKey, Keys, Label, Labels, Ledger, Moment, Name,
-    Refusal, Service, Wanted as Expression, Word,
+    EndedInstance, Epoch, Health, Instance, InstanceId, InstanceKey, Keys, Label, Labels, LeaseId, Ledger, Moment,
+    Name, Refusal, Service, Wanted as Expression, Word,
 };
 
 /// Which instances are asked for.
@@ -224,6 +224,34 @@ pub(in crate::doors) fn show(
     reply.late = lease.is_late(now);
     reply.revoked_in_ms = instance.revoked_at().map(|at| at.millis_since(now));
     Ok(reply)
+}
+
+/// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
+pub(in crate::doors) fn lease_of(
+    ledger: &Ledger,
+    key: &InstanceKey,
+    (epoch, lease): (u64, u64),
+) -> Result<LeaseId, Refusal> {
+    let last = ledger.ended_instances(key).last();
+    let ended = last.map(|ended| (ended.how.clone(), ended.when, ended.wall_ms));
+    let Some(instance) = ledger.instance(key) else {
+        return Err(Refusal::NoInstance { instance: key.clone(), ended });
+    };
+    match instance.epoch().map_or(0, Epoch::number) {
+        current if epoch == 0 || epoch == current => {}
+        current if epoch < current => {
+            return Err(Refusal::OlderInstance { instance: key.clone(), asked: epoch, current });
+        }
+        // One of a lower epoch lives, and the asked one does not yet.
+        _ => return Err(Refusal::NoInstance { instance: key.clone(), ended: None }),
+    }
+    match LeaseId::from_number(lease).filter(|lease| *lease != instance.lease()) {
+        Some(lease) => {
+            let holder = ledger.lease(instance.lease()).expect("an instance hangs on a living lease").holder().clone();
+            Err(Refusal::OtherLease { instance: key.clone(), lease, holder })
+        }
+        None => Ok(instance.lease()),
+    }
 }
 
 fn past(ended_one: &EndedInstance) -> v1::PastInstance {
