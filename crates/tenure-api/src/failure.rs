@@ -140,6 +140,18 @@ codes! {
     NotHeld = "not_held", NotFound, 404;
     /// There is no such key.
     NoKey = "no_key", NotFound, 404;
+    /// There is no such instance.
+    NoInstance = "no_instance", NotFound, 404;
+    /// Another lease has an instance of this id, and it takes a higher epoch to replace it.
+    InstanceExists = "instance_exists", AlreadyExists, 409;
+    /// The instance was registered in a higher epoch.
+    OlderInstance = "older_instance", FailedPrecondition, 409;
+    /// The instance does not hang on the lease that was named.
+    OtherLease = "other_lease", FailedPrecondition, 409;
+    /// The instance has no such check.
+    NoCheck = "no_check", NotFound, 404;
+    /// The instance cannot be changed so.
+    BadInstance = "bad_instance", InvalidArgument, 400;
     /// A limit of the ledger is reached.
     Full = "full", ResourceExhausted, 507;
     /// The watch cannot resume so far back.
@@ -202,6 +214,14 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::WaitTooLong { asked_ms, max_ms } => v1::Failure { asked: *asked_ms, max: *max_ms, ..failure },
         Refusal::NoKey { key } => v1::Failure { key: key.bytes().into(), ..failure },
         Refusal::Compacted { .. } | Refusal::NotYet { .. } => failure,
+        Refusal::NoInstance { .. } | Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => failure,
+        Refusal::InstanceExists { holder, remaining_ms, .. } => {
+            v1::Failure { holder: holder.to_string(), remaining_ms: *remaining_ms, ..failure }
+        }
+        Refusal::OlderInstance { asked, .. } => v1::Failure { asked: *asked, ..failure },
+        Refusal::OtherLease { lease, holder, .. } => {
+            v1::Failure { lease: lease.number(), holder: holder.to_string(), ..failure }
+        }
         Refusal::Full { what, max } => v1::Failure { what: (*what).into(), max: *max as u64, ..failure },
     }
 }
@@ -229,6 +249,12 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::NoKey { .. } => Code::NoKey,
         Refusal::Compacted { .. } => Code::Compacted,
         Refusal::NotYet { .. } => Code::Ahead,
+        Refusal::NoInstance { .. } => Code::NoInstance,
+        Refusal::InstanceExists { .. } => Code::InstanceExists,
+        Refusal::OlderInstance { .. } => Code::OlderInstance,
+        Refusal::OtherLease { .. } => Code::OtherLease,
+        Refusal::NoCheck { .. } => Code::NoCheck,
+        Refusal::BadInstance { .. } => Code::BadInstance,
         Refusal::Full { .. } => Code::Full,
     }
 }
@@ -368,6 +394,7 @@ fn how_it_ended(how: &End) -> String {
         End::MaxLifetime => "reached its maximum lifetime".into(),
         End::WaitedOut => "waited in line for as long as it was told to".into(),
         End::Transferred { to } => format!("was given to {to}"),
+        End::Unhealthy => "ended because its instance was critical for too long".into(),
     }
 }
 

@@ -55,6 +55,12 @@ fn write_reply(reply: &Reply) -> Body {
         Reply::Deleted { count, kv_revision } => {
             Body::Delete(v1::DeleteReply { count: *count, kv_revision: *kv_revision })
         }
+        Reply::Registered(_) | Reply::Updated { .. } | Reply::Drained { .. } => {
+            unreachable!("no command of this treaty is answered so")
+        }
+        Reply::Deregistered { .. } | Reply::HealthSet { .. } => {
+            unreachable!("no command of this treaty is answered so")
+        }
         Reply::Txn(_) | Reply::Compacted { .. } => unreachable!("no command of this treaty is answered so"),
     }
 }
@@ -117,6 +123,7 @@ pub fn end(how: &End) -> v1::End {
         End::MaxLifetime => plain("max_lifetime"),
         End::WaitedOut => plain("waited_out"),
         End::Transferred { to } => v1::End { to: to.to_string(), ..plain("transferred") },
+        End::Unhealthy => plain("unhealthy"),
     }
 }
 
@@ -230,6 +237,14 @@ const fn kind(what: &Happening) -> &'static str {
         Happening::ClassSet { .. } => "class_set",
         Happening::Put { .. } => "put",
         Happening::Deleted { .. } => "deleted",
+        Happening::Registered { .. } => "registered",
+        Happening::Updated { .. } => "updated",
+        Happening::Drained { .. } => "drained",
+        Happening::Undrained { .. } => "undrained",
+        Happening::HealthChanged { .. } => "health_changed",
+        Happening::Deregistered { .. } => "deregistered",
+        Happening::Suspected { .. } => "suspected",
+        Happening::Cleared { .. } => "cleared",
     }
 }
 

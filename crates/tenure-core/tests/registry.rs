@@ -111,21 +111,21 @@ fn nine_are_too_few_to_tell_and_ten_are_not() {
 fn who_is_heard_of_in_time_is_cleared_and_judged_anew_in_its_next_silence() {
     let mut witness = hundred(90);
     witness.apply(&tick(25_000));
-    let events = witness.apply(&entry(30_000, vec![renew([1, 91])])).events;
+    let events = witness.apply(&entry(30_000, vec![renew([1]), renew(91..=100)])).events;
     let cleared: Vec<_> = events.iter().map(|event| (&event.what, event.what.lease())).collect();
     assert!(matches!(cleared[..], [(Happening::Cleared { .. }, Some(lease))] if lease == id(1)), "{cleared:?}");
     let lease = witness.ledger().lease(id(1)).unwrap();
     assert_eq!((lease.suspect(), lease.ends_at()), (None, Moment::from_millis(45_000)), "it ends when it says");
     let again = done(&witness.apply(&tick(45_000)).events);
-    assert_eq!(again.suspected.keys().copied().collect::<Vec<_>>(), [id(1), id(91)], "and is kept again then");
+    assert!(again.suspected.contains_key(&id(1)), "and is kept again then: {again:?}");
 }
 
 #[test]
 fn a_graceful_end_counts_for_nothing() {
-    let mut witness = hundred(14);
+    let mut witness = hundred(13);
     let release = |lease| Command::ReleaseLease(tenure_core::ReleaseLease { lease: id(lease) });
     witness.apply(&entry(24_500, (50..=60).map(release).collect()));
-    assert_eq!(done(&witness.apply(&tick(25_000)).events).ended, ids(1..=14));
+    assert_eq!(done(&witness.apply(&tick(25_000)).events).ended, ids(1..=13));
 }
 
 /// Until when a suspect is kept is bounded, whatever its TTL.

@@ -16,8 +16,8 @@ pub(super) const RESULTS: [&str; 7] = [
 ];
 
 /// How leases end.
-pub(super) const ENDS: [&str; 8] =
-    ["released", "expired", "revoked", "parent_ended", "superseded", "max_lifetime", "waited_out", "transferred"];
+pub(super) const ENDS: [&str; 9] =
+    ["released", "expired", "revoked", "parent_ended", "superseded", "max_lifetime", "waited_out", "transferred", "unhealthy"];
 
 /// What one entry did.
 #[derive(Debug, Default)]
@@ -64,6 +64,7 @@ fn end_at(how: &End) -> usize {
         End::MaxLifetime => 5,
         End::WaitedOut => 6,
         End::Transferred { .. } => 7,
+        End::Unhealthy => 8,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Witness;
 use super::seen::Seen;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use tenure_core::{
     End, Epoch, Happening, Health, Instance, InstanceKey, LeaseId, Moment, OnCritical, Source, limits,
 };
@@ -11,8 +11,8 @@ use tenure_core::{
 #[derive(Default)]
 pub(super) struct Instances {
     living: BTreeMap<InstanceKey, Known>,
-    /// The highest epoch of each, while it is remembered.
-    epochs: BTreeMap<InstanceKey, Epoch>,
+    /// The epochs of those that ended last, as many as are remembered.
+    epochs: BTreeMap<InstanceKey, VecDeque<Epoch>>,
     /// Which ended in the change before, so that it is seen who took their place.
     superseded: Option<InstanceKey>,
 }
@@ -29,12 +29,8 @@ impl Instances {
     pub(super) fn registered(&mut self, key: &InstanceKey, lease: LeaseId, epoch: Option<Epoch>, seen: &mut Seen) {
         let known = Known { lease, epoch, drains: false, suspect_until: None };
         assert!(self.living.insert(key.clone(), known).is_none(), "an id is given to one instance at a time");
-        if let (Some(epoch), Some(highest)) = (epoch, self.epochs.get(key)) {
-            assert!(epoch >= *highest, "{key} does not come back with a lower epoch than {highest:?}");
-        }
-        if let Some(epoch) = epoch {
-            self.epochs.insert(key.clone(), epoch);
-        }
+        let highest = self.epochs.get(key).into_iter().flatten().max().copied();
+        assert!(epoch.is_none() || epoch >= highest, "{key} does not come back with a lower epoch than {highest:?}");
         seen.registered += 1;
         seen.replaced += u64::from(self.superseded.take().as_ref() == Some(key));
     }
@@ -42,7 +38,11 @@ impl Instances {
     pub(super) fn deregistered(&mut self, key: &InstanceKey, lease: LeaseId, how: &End, seen: &mut Seen) {
         let known = self.living.remove(key).expect("S8: an instance ends exactly once");
         assert_eq!(known.lease, lease, "an end names the lease of its instance");
-        assert!(*how != End::Superseded || known.epoch.is_some(), "without an epoch nothing is superseded");
+        let epochs = self.epochs.entry(key.clone()).or_default();
+        epochs.extend(known.epoch);
+        while epochs.len() > limits::ENDED_INSTANCES_PER_ID_MAX - 1 {
+            epochs.pop_front();
+        }
         self.superseded = (*how == End::Superseded).then(|| key.clone());
         seen.deregistered += 1;
     }
