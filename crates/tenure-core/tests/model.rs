@@ -141,7 +141,7 @@ fn the_ledger_and_the_model_agree_on_keys() {
 #[test]
 fn the_ledger_and_the_model_agree_on_instances() {
     let tally = RefCell::new(Tally::default());
-    let result = runner(4000, file!()).run(&instance_plans(30), |plans| {
+    let result = runner(2000, file!()).run(&instance_plans(30), |plans| {
         let mut pair = Pair::default();
         for plan in &plans {
             let entry = plan.entry(&pair.ledger);

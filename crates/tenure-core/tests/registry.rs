@@ -103,7 +103,10 @@ fn nine_are_too_few_to_tell_and_ten_are_not() {
         let mut witness = Witness::default();
         witness.apply(&entry(0, (1..=members).map(|lease| register_at(lease, "api", 15_000)).collect()));
         let done = done(&witness.apply(&tick(15_000)).events);
-        assert_eq!((done.suspected.len(), done.ended.len()), (suspected, usize::try_from(members).unwrap() - suspected));
+        assert_eq!(
+            (done.suspected.len(), done.ended.len()),
+            (suspected, usize::try_from(members).unwrap() - suspected)
+        );
     }
 }
 
@@ -300,7 +303,8 @@ fn points_halve_every_minute() {
     let Command::Register(mut register) = register_at(1, "api", 7_200_000) else { unreachable!() };
     let source = tenure_core::Source::Pushed { ttl: None };
     let up = tenure_core::Check { name: Word::parse("up").unwrap(), source };
-    register.details = Details::new(Draft { checks: vec![up], ..Draft::at(register.details.endpoints.clone()) }).unwrap();
+    register.details =
+        Details::new(Draft { checks: vec![up], ..Draft::at(register.details.endpoints.clone()) }).unwrap();
     all_accepted(&mut ledger, 0, [Command::Register(register)]);
     let (up, down) = (tenure_core::Health::Passing, tenure_core::Health::Critical);
     all_accepted(&mut ledger, 0, [check(up), check(down), check(up), check(down), check(up), check(down), check(up)]);

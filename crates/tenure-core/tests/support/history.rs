@@ -9,8 +9,8 @@ mod listed;
 use super::{entry, holder, id, name, ttl};
 use tenure_core::{
     Acquire, Break, Cancel, Class, Command, Counts, Define, Entry, Epoch, Fence, Force, Free, Grant, Handle, Holder,
-    InstanceKey, Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release, ReleaseLease,
-    Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
+    InstanceKey, Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release,
+    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its own part of this")]

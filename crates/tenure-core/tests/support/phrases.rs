@@ -227,7 +227,10 @@ fn of_instance(cast: &Cast, what: &Happening, with: Option<&End>) -> String {
         Happening::Deregistered { how, .. } => format!("deregistered {instance}, {}", end(cast, how)),
         Happening::Suspected { until, judgement, .. } => {
             let (late, members, enough) = (judgement.late, judgement.members, judgement.threshold());
-            format!("suspected {instance} until {}, {late} of {members} late, {enough} are enough", span(until.millis()))
+            format!(
+                "suspected {instance} until {}, {late} of {members} late, {enough} are enough",
+                span(until.millis())
+            )
         }
         Happening::Cleared { .. } => format!("cleared {instance}"),
         other => panic!("{other:?} happened to no instance"),

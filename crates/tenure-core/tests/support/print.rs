@@ -71,7 +71,8 @@ impl Story<'_> {
             (Command::Compact(_), Reply::Compacted { kv_revision }) => format!("compacted, kv {kv_revision}"),
             (Command::Register(register), Reply::Registered(reply)) => self.registered(register, reply),
             (Command::UpdateInstance(update), Reply::Updated { .. }) => {
-                let told = |what: &Happening| is_of(what, &update.instance) && matches!(what, Happening::Updated { .. });
+                let told =
+                    |what: &Happening| is_of(what, &update.instance) && matches!(what, Happening::Updated { .. });
                 format!("updated{}", self.as_before(told))
             }
             (Command::Drain(drain), Reply::Drained { .. }) => {

@@ -201,7 +201,8 @@ fn shown_instance(ledger: &Ledger, cast: &Cast, key: &InstanceKey) -> String {
     let Some(instance) = ledger.instance(key) else { return "no such instance".into() };
     let endpoints: Vec<_> = instance.details().endpoints.iter().map(ToString::to_string).collect();
     let routed = if instance.is_routed() { "" } else { ", not routed" };
-    let mut told = format!("{}{routed} at {} on {}", instance.overall(), list(&endpoints), cast.label(instance.lease()));
+    let mut told =
+        format!("{}{routed} at {} on {}", instance.overall(), list(&endpoints), cast.label(instance.lease()));
     let valid_ms = ledger.valid_for(instance, ledger.now()).millis();
     told += &format!(", valid for {}, since {}", span(valid_ms), span(instance.since().millis()));
     for (check, finding) in instance.findings() {

@@ -321,10 +321,8 @@ impl Tally {
                     self.see(of_claim_end(how));
                     until.iter().for_each(|_| self.see("stays as a vacating stake"));
                 }
-                Happening::HealthChanged { check, held_until, .. } => self.see_those(&[
-                    (held_until.is_some(), "instance held down"),
-                    (check.is_none(), "instance let up"),
-                ]),
+                Happening::HealthChanged { check, held_until, .. } => self
+                    .see_those(&[(held_until.is_some(), "instance held down"), (check.is_none(), "instance let up")]),
                 _ => {}
             }
         }

@@ -16,8 +16,17 @@ pub(super) const RESULTS: [&str; 7] = [
 ];
 
 /// How leases end.
-pub(super) const ENDS: [&str; 9] =
-    ["released", "expired", "revoked", "parent_ended", "superseded", "max_lifetime", "waited_out", "transferred", "unhealthy"];
+pub(super) const ENDS: [&str; 9] = [
+    "released",
+    "expired",
+    "revoked",
+    "parent_ended",
+    "superseded",
+    "max_lifetime",
+    "waited_out",
+    "transferred",
+    "unhealthy",
+];
 
 /// What one entry did.
 #[derive(Debug, Default)]

@@ -133,8 +133,12 @@ impl Ledger {
         lease.suspect = Some(Box::new(Suspect { until, judgement }));
         self.wheel.rearm(lease.armed, Due::Lease(id), lease.ends_at());
         lease.armed = lease.ends_at();
-        let suspected =
-            lease.instances.iter().map(|key| Happening::Suspected { instance: key.clone(), lease: id, until, judgement });
+        let suspected = lease.instances.iter().map(|key| Happening::Suspected {
+            instance: key.clone(),
+            lease: id,
+            until,
+            judgement,
+        });
         let suspected = suspected.collect();
         self.happened(suspected, events);
         true
@@ -156,7 +160,8 @@ impl Ledger {
             // It may have ended since, and that is told.
             let Some(lease) = self.leases.get(&id) else { continue };
             let instances = lease.instances.iter();
-            let cleared: Vec<_> = instances.map(|key| Happening::Cleared { instance: key.clone(), lease: id }).collect();
+            let cleared: Vec<_> =
+                instances.map(|key| Happening::Cleared { instance: key.clone(), lease: id }).collect();
             if !cleared.is_empty() {
                 self.happened(cleared, events);
             }

@@ -10,9 +10,7 @@ use crate::ledger::lease::Origin;
 use crate::limits::{INSTANCES_MAX, SERVICES_MAX};
 use crate::mode::Epoch;
 use crate::names::{Holder, LeaseId, Name};
-use crate::registry::{
-    Deregister, Details, Drain, Health, InstanceKey, Penalty, Register, SetHealth, UpdateInstance,
-};
+use crate::registry::{Deregister, Details, Drain, Health, InstanceKey, Penalty, Register, SetHealth, UpdateInstance};
 use crate::reply::{Outcome, Refusal, Registered, Reply};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

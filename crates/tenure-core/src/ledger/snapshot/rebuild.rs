@@ -163,8 +163,11 @@ impl Ledger {
 
     fn count_attached(&mut self) -> Result<(), Damage> {
         let each = self.leases.iter();
-        let things: Vec<_> =
-            each.map(|(id, lease)| (*id, lease.stakes.len() + lease.keys.len() + lease.children.len() + lease.instances.len())).collect();
+        let things: Vec<_> = each
+            .map(|(id, lease)| {
+                (*id, lease.stakes.len() + lease.keys.len() + lease.children.len() + lease.instances.len())
+            })
+            .collect();
         for (id, things) in things {
             self.attach(id, things);
         }

@@ -227,7 +227,10 @@ impl Instance {
         let checks = instance.details.checks.len();
         check(instance.findings.len() == checks, "an instance whose checks found more or less than they are")?;
         let is = instance.health();
-        check(instance.critical_since.is_some() == (is == Health::Critical), "an instance critical since another time")?;
+        check(
+            instance.critical_since.is_some() == (is == Health::Critical),
+            "an instance critical since another time",
+        )?;
         Ok(instance)
     }
 }
@@ -273,9 +276,8 @@ impl EndedInstanceRecord {
 impl Ledger {
     pub(super) fn instance_records(&self) -> impl Iterator<Item = InstanceRecord> {
         self.registry.services.iter().flat_map(|(service, it)| {
-            it.instances().map(move |(id, instance)| {
-                instance.record(&InstanceKey { service: service.clone(), id: id.clone() })
-            })
+            it.instances()
+                .map(move |(id, instance)| instance.record(&InstanceKey { service: service.clone(), id: id.clone() }))
         })
     }
 

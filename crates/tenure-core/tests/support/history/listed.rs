@@ -7,8 +7,8 @@ use crate::support::{holder, ttl};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 use tenure_core::{
-    Ask, Check, Command, Deregister, Details, Draft, Drain, Edit, Endpoint, Epoch, Free, Grant, Health, InstanceKey, Ledger,
-    Note, On, OnCritical, Probe, Register, SetHealth, Source, UpdateInstance, Word,
+    Ask, Check, Command, Deregister, Details, Draft, Drain, Edit, Endpoint, Epoch, Free, Grant, Health, InstanceKey,
+    Ledger, Note, On, OnCritical, Probe, Register, SetHealth, Source, UpdateInstance, Word,
 };
 
 pub(super) const INSTANCES: [&str; 4] = ["api/1", "api/2", "db/x/1", "db/x/2"];
@@ -17,12 +17,27 @@ const AFTER_MS: [u64; 3] = [0, 200, 2000];
 
 #[derive(Clone, Debug)]
 pub(super) enum Listing {
-    Register { key: usize, on: Where, epoch: Option<u64>, says: Says },
-    Update { key: usize, lease: Named, says: Says, endless: bool },
+    Register {
+        key: usize,
+        on: Where,
+        epoch: Option<u64>,
+        says: Says,
+    },
+    Update {
+        key: usize,
+        lease: Named,
+        says: Says,
+        endless: bool,
+    },
     Drain(usize, bool),
     Deregister(usize, Named, Option<Free>),
     /// Without a health: the other one, so that it flaps.
-    SetHealth { key: usize, lease: Named, check: usize, health: Option<Health> },
+    SetHealth {
+        key: usize,
+        lease: Named,
+        check: usize,
+        health: Option<Health>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +83,12 @@ pub(super) fn listing() -> impl Strategy<Value = Listing> {
         2 => Just(Some(Health::Critical)),
     ];
     let of_lease = prop_oneof![12 => Just(Named::Own), 1 => living().prop_map(Named::Other)];
-    let set = (prop_oneof![3 => Just(0_usize), 1 => key()], of_lease, prop_oneof![9 => Just(0), 2 => Just(1), 1 => Just(2), 1 => Just(CHECKS)], health);
+    let set = (
+        prop_oneof![3 => Just(0_usize), 1 => key()],
+        of_lease,
+        prop_oneof![9 => Just(0), 2 => Just(1), 1 => Just(2), 1 => Just(CHECKS)],
+        health,
+    );
     prop_oneof![
         6 => register.prop_map(|(key, on, epoch, says)| Listing::Register { key, on, epoch, says }),
         2 => update.prop_map(|(key, lease, says, endless)| Listing::Update { key, lease, says, endless }),
@@ -190,7 +210,8 @@ impl Listing {
                 let lease = lease.lease(ledger, &instance).unwrap_or(super::id(1));
                 // Most instances have one check of three, so another is asked for if there is only one.
                 let of = ledger.instance(&instance).map_or(0, |it| it.details().checks.len());
-                let there = ledger.instance(&instance).and_then(|it| it.details().checks.get(check % of.max(1)).cloned());
+                let there =
+                    ledger.instance(&instance).and_then(|it| it.details().checks.get(check % of.max(1)).cloned());
                 let name = there.filter(|_| *check < CHECKS).map_or(a_word("none"), |check| check.name);
                 let is = ledger.instance(&instance).map(tenure_core::Instance::health);
                 let other = if is == Some(Health::Passing) { Health::Critical } else { Health::Passing };

@@ -16,8 +16,8 @@ use registry::{Gone, Listed};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant, Handle, Happening,
-    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl, Units,
-    Vacating, limits,
+    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl,
+    Units, Vacating, limits,
 };
 
 /// All there is, as plain as it can be.

@@ -202,11 +202,9 @@ impl Model {
         let known = self.remembered_instances(key).into_iter().filter_map(|gone| gone.epoch);
         let newest = known.chain(self.instances.get(key).and_then(|listed| listed.epoch)).max();
         match (asked, newest) {
-            (Some(asked), Some(newest)) if asked < newest => Err(Refusal::OlderInstance {
-                instance: key.clone(),
-                asked: asked.number(),
-                current: newest.number(),
-            }),
+            (Some(asked), Some(newest)) if asked < newest => {
+                Err(Refusal::OlderInstance { instance: key.clone(), asked: asked.number(), current: newest.number() })
+            }
             _ => Ok(()),
         }
     }
@@ -346,9 +344,7 @@ impl Model {
         if self.instances.contains_key(key) {
             let lease = self.on_its_lease(key, order.lease)?;
             let (how, free) = match &order.force {
-                Some(force) => {
-                    (End::Revoked { by: force.by.clone(), reason: force.reason.clone() }, force.free)
-                }
+                Some(force) => (End::Revoked { by: force.by.clone(), reason: force.reason.clone() }, force.free),
                 None => (End::Released, Free::WhenVacated),
             };
             let happened = self.take_off(key, &how, free, None);

@@ -6,7 +6,8 @@ use crate::support::history::{all_instances, all_leases, all_resources};
 use std::collections::BTreeMap;
 use tenure_core::{
     Class, Details, Draining, End, EndedClaim, EndedLease, Epoch, Fence, Finding, Force, Health, Holder, Holding,
-    Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note, Priority, Revision, Span, Stake, Ttl, Units, Vacating,
+    Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note, Priority,
+    Revision, Span, Stake, Ttl, Units, Vacating,
 };
 
 /// All that can be seen.

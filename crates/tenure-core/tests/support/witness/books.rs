@@ -6,8 +6,8 @@ use super::instances::Instances;
 use super::seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    End, Event, Fence, Free, Happening, Holder, InstanceKey, Key, LeaseId, Leave, Mode, Moment, Name, Span, Units, Wait,
-    limits,
+    End, Event, Fence, Free, Happening, Holder, InstanceKey, Key, LeaseId, Leave, Mode, Moment, Name, Span, Units,
+    Wait, limits,
 };
 
 /// All that the witness knows.

@@ -4,9 +4,7 @@
 use super::Witness;
 use super::seen::Seen;
 use std::collections::{BTreeMap, VecDeque};
-use tenure_core::{
-    End, Epoch, Happening, Health, Instance, InstanceKey, LeaseId, Moment, OnCritical, Source, limits,
-};
+use tenure_core::{End, Epoch, Happening, Health, Instance, InstanceKey, LeaseId, Moment, OnCritical, Source, limits};
 
 #[derive(Default)]
 pub(super) struct Instances {
@@ -61,7 +59,10 @@ impl Instances {
             }
             Happening::Cleared { .. } => assert!(known.suspect_until.take().is_some(), "it was suspect"),
             Happening::HealthChanged { held_until, overall, .. } => {
-                assert!(held_until.is_none_or(|until| until > now && *overall == Health::Degraded), "held, so degraded");
+                assert!(
+                    held_until.is_none_or(|until| until > now && *overall == Health::Degraded),
+                    "held, so degraded"
+                );
                 seen.held_down += u64::from(held_until.is_some());
             }
             _ => {}

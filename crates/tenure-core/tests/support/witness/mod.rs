@@ -100,7 +100,9 @@ impl Witness {
         assert!(one.keys_from(b"").eq(two.keys_from(b"")), "keys survive a restart");
         let instances = |ledger: &Ledger| -> Vec<_> {
             let services = ledger.services_from("").map(|(name, _)| name.clone());
-            services.flat_map(|name| ledger.instances(&name, "").map(|(_, it)| it.clone()).collect::<Vec<_>>()).collect()
+            services
+                .flat_map(|name| ledger.instances(&name, "").map(|(_, it)| it.clone()).collect::<Vec<_>>())
+                .collect()
         };
         assert_eq!(instances(one), instances(two), "instances survive a restart");
         let kept = |ledger: &Ledger| -> Vec<_> {
