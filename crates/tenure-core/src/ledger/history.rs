@@ -81,12 +81,21 @@ pub struct EndedInstance {
     pub since_wall_ms: u64,
     /// What it had to its name for flapping.
     pub penalty: Penalty,
+    /// Until when it was to be held down.
+    pub held_until: Option<Moment>,
     /// How it ended.
     pub how: End,
     /// When, in service time.
     pub when: Moment,
     /// When, by the wall clock of the leader of that time.
     pub wall_ms: u64,
+}
+
+impl EndedInstance {
+    /// Until when whoever comes back in its place is held down.
+    pub(super) fn held_until(&self, now: Moment) -> Option<Moment> {
+        self.held_until.filter(|until| *until > now)
+    }
 }
 
 /// The bounded past. All kinds of ends are numbered in the order in which they came, oldest dropped first.

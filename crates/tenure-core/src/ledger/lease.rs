@@ -345,7 +345,7 @@ impl Ledger {
             grace: grant.grace.or(class.map(|class| class.grace)).unwrap_or_default(),
             class: grant.class.clone(),
             lifetime: grant.lifetime.or(class.and_then(|class| class.lifetime)),
-            lifetime_from: (origin == Origin::Grant).then_some(self.now),
+            lifetime_from: (origin != Origin::Acquire).then_some(self.now),
             parent: grant.parent,
             labels: grant.labels.clone(),
             reason: grant.reason.clone(),

@@ -23,7 +23,10 @@ impl Instance {
             self.penalty = self.penalty.fallen(now);
         }
         self.rose |= is == Health::Passing;
-        self.held_until = if is == Health::Passing { self.penalty.held_until(now) } else { None };
+        if is == Health::Passing {
+            // Who is held down stays so, whatever it is in the meantime.
+            self.held_until = self.penalty.held_until(now).max(self.held_until);
+        }
     }
 }
 
@@ -55,7 +58,7 @@ impl Ledger {
             lease: instance.lease,
             check,
             overall: instance.overall(),
-            held_until: instance.held_until,
+            held_until: instance.shown_held(),
         };
         self.happened(alloc::vec![changed], events);
     }
@@ -70,8 +73,14 @@ impl Ledger {
     /// An instance was held down for long enough.
     pub(in crate::ledger) fn let_up(&mut self, number: u64, events: &mut Vec<Event>) {
         let key = self.numbered(number).clone();
-        self.change_instance(&key, |instance| instance.held_until = None);
-        self.tell_health(&key, None, events);
+        let was_shown = self.change_instance(&key, |instance| {
+            let was_shown = instance.shown_held().is_some();
+            instance.held_until = None;
+            was_shown
+        });
+        if was_shown {
+            self.tell_health(&key, None, events);
+        }
     }
 
     /// An instance was critical for longer than it may be.

@@ -163,7 +163,12 @@ impl Instance {
         }
     }
 
-    /// Until when it is held down because it flaps.
+    /// Until when it is shown as degraded only because it flaps.
+    pub(super) fn shown_held(&self) -> Option<Moment> {
+        self.held_until.filter(|_| self.health() == Health::Passing)
+    }
+
+    /// Until when it is held down because it flaps, whatever its checks say.
     pub const fn held_until(&self) -> Option<Moment> {
         self.held_until
     }

@@ -74,7 +74,7 @@ impl Ledger {
             lease: instance.lease,
             ttl_ms: self.leases[&instance.lease].effective_ttl_ms(self.now),
             overall: instance.overall(),
-            held_ms: instance.held_until.map(|until| until.millis_since(self.now)),
+            held_ms: instance.shown_held().map(|until| until.millis_since(self.now)),
             revision: self.revision,
         })
     }
@@ -152,7 +152,7 @@ impl Ledger {
             critical_since: None,
             rose: false,
             penalty: self.inherited_penalty(key),
-            held_until: None,
+            held_until: self.history.instances(key).last().and_then(|ended| ended.held_until(self.now)),
         };
         // It comes back from not being there.
         instance.settle(Health::Unknown, self.now);
@@ -218,6 +218,7 @@ impl Ledger {
             since: instance.since,
             since_wall_ms: instance.since_wall_ms,
             penalty: instance.penalty,
+            held_until: instance.held_until,
             how: how.clone(),
             when: self.now,
             wall_ms: self.wall_ms,
@@ -333,7 +334,7 @@ impl Ledger {
         let instance = self.living(key);
         Ok(Reply::HealthSet {
             overall: instance.overall(),
-            held_ms: instance.held_until.map(|until| until.millis_since(self.now)),
+            held_ms: instance.shown_held().map(|until| until.millis_since(self.now)),
             revision: self.revision,
         })
     }

@@ -107,6 +107,8 @@ pub(super) struct EndedInstanceRecord {
     when_ms: u64,
     #[prost(uint64, tag = "12")]
     wall_ms: u64,
+    #[prost(uint64, optional, tag = "13")]
+    held_until_ms: Option<u64>,
 }
 
 /// What was judged of a cohort a moment ago.
@@ -229,7 +231,6 @@ impl Instance {
             instance.critical_since.is_some() == (is == Health::Critical),
             "an instance critical since another time",
         )?;
-        check(instance.held_until.is_none() || is == Health::Passing, "an instance held down while it is down")?;
         Ok(instance)
     }
 }
@@ -249,6 +250,7 @@ impl EndedInstance {
             how: Some(end_record(&self.how)),
             when_ms: self.when.millis(),
             wall_ms: self.wall_ms,
+            held_until_ms: self.held_until.map(Moment::millis),
         }
     }
 }
@@ -263,6 +265,7 @@ impl EndedInstanceRecord {
             since: Moment::from_millis(self.since_ms),
             since_wall_ms: self.since_wall_ms,
             penalty: penalty(self.points, self.points_since_ms)?,
+            held_until: self.held_until_ms.map(Moment::from_millis),
             how: read_end(self.how)?,
             when: Moment::from_millis(self.when_ms),
             wall_ms: self.wall_ms,
