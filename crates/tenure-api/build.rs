@@ -30,6 +30,7 @@ const READ: &[&str] = &[
     "AddMemberRequest",
     "BreakRequest",
     "CancelRequest",
+    "Check",
     "Class",
     "Force",
     "GrantRequest",
@@ -104,6 +105,10 @@ fn field_rules(message: &DescriptorProto, field: &FieldDescriptorProto, is_read:
         }
         Type::Message if field.type_name().ends_with(".Cursor") => {
             join([with("cursor", "Option<String>"), unless("Option::is_none")])
+        }
+        // An instance in JSON is flat, as whoever registers it writes it.
+        Type::Message if field.name() == "details" => {
+            vec!["serde(flatten)".into(), "schema(value_type = Details)".into()]
         }
         Type::Message if !is_list => {
             let read = is_read.then(|| r#"serde(deserialize_with = "crate::json::maybe_object")"#.to_owned());

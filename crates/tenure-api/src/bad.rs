@@ -1,9 +1,9 @@
 //! Input that is refused at the door: each kind with its stable code and a sentence that says what would do.
 
-use crate::failure::Code;
+use crate::code::Code;
 use crate::v1;
 use tenure_core::limits::{CAPACITY_MAX, PRIORITY_MAX, RENEWALS_MAX, RESOURCES_MAX};
-use tenure_core::{BadHandle, BadSpan, BadText, BadTtl, Name};
+use tenure_core::{BadDetails, BadEndpoint, BadHandle, BadSpan, BadText, BadTtl, BadWanted, Name, Word};
 
 /// Input that is refused at the door.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,8 +11,8 @@ pub enum BadRequest {
     /// The request says nothing.
     #[error("the request has no body that this server knows")]
     Empty,
-    /// A claim on two leases, or on none.
-    #[error("an acquire needs either `grant` or `lease`, not both")]
+    /// A claim or an instance on two leases, or on none.
+    #[error("either `grant` or `lease` is needed, not both")]
     OneLease,
     /// A request that does not say what it is about.
     #[error("the request does not say {0}")]
@@ -125,6 +125,51 @@ pub enum BadRequest {
     /// TTLs that do not match the leases.
     #[error("a renewal needs one TTL for each lease, or none at all")]
     Ttls,
+    /// The name of a service.
+    #[error("the name of the service is not valid: {0}")]
+    Service(BadText),
+    /// Something that has to be a word.
+    #[error("{what} is not valid: {bad}")]
+    Word {
+        /// What.
+        what: &'static str,
+        /// Why it is none.
+        bad: BadText,
+    },
+    /// An endpoint of an instance.
+    #[error("endpoint number {at}, counted from 0, is not valid: {bad}")]
+    Endpoint {
+        /// Which.
+        at: usize,
+        /// Why it is none.
+        bad: BadEndpoint,
+    },
+    /// What an instance says of itself.
+    #[error("the instance is not valid: {0}")]
+    Details(BadDetails),
+    /// A kind of check that there is not.
+    #[error("{0} is not a kind of check: pushed (1), tcp (2), http (3), grpc (4)")]
+    CheckKind(i32),
+    /// A check says what checks of its kind do not have.
+    #[error("check {name}: `{field}` is not for its kind")]
+    CheckField {
+        /// Which check.
+        name: Word,
+        /// What it says.
+        field: &'static str,
+    },
+    /// A health that there is not.
+    #[error("{0} is not a health: passing (1), degraded (2), critical (3), unknown (4)")]
+    Health(i32),
+    /// Something that becomes of a critical instance that there is not.
+    #[error("{0} is not what becomes of a critical instance: mark (1), revoke (2), observe (3)")]
+    OnCritical(i32),
+    /// How long an instance may be critical, without anything that follows.
+    #[error("`revoke_after_ms` says after how long a critical instance is revoked, and `on_critical` is not revoke")]
+    RevokeAfter,
+    /// An expression over capabilities.
+    #[error("the expression over capabilities cannot be read: {0}")]
+    Wanted(BadWanted),
     /// Too many renewals in one request.
     #[error("{0} leases are more than the {RENEWALS_MAX} that one renewal may name")]
     TooMany(usize),
@@ -154,6 +199,13 @@ impl BadRequest {
             Self::Epoch(_) => Code::BadEpoch,
             Self::Kind(_) => Code::BadKind,
             Self::OneOrSeveral | Self::ManyResources(_) | Self::Twice(_) => Code::BadWants,
+            Self::Service(_) => Code::BadName,
+            Self::Word { .. } => Code::BadWord,
+            Self::Endpoint { .. } => Code::BadEndpoint,
+            Self::Details(BadDetails::Check { .. }) | Self::CheckKind(_) | Self::CheckField { .. } => Code::BadCheck,
+            Self::Details(_) | Self::OnCritical(_) | Self::RevokeAfter => Code::BadInstance,
+            Self::Health(_) => Code::BadHealth,
+            Self::Wanted(_) => Code::BadExpression,
             Self::TooMany(_) | Self::ManyPrefixes { .. } => Code::TooMany,
         }
     }

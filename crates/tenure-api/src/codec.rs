@@ -1,6 +1,7 @@
 //! The codec of the treaty: protocol buffers, but a message that cannot be read is the sender's fault and says so.
 
-use crate::failure::{Code, failure_status};
+use crate::code::Code;
+use crate::failure::failure_status;
 use crate::v1::Failure;
 use prost::Message;
 use std::marker::PhantomData;

@@ -1,162 +1,13 @@
-//! One table of every refusal: its stable text code, its gRPC code, its HTTP status.
+//! Refusals become failures here, with all their facts, and failures travel as the status of a call.
 
+use crate::code::Code;
+use crate::registry::refused_of_instance;
 use crate::v1;
 use crate::write::{ended, write_mode, write_occupied, write_policy};
 use prost::Message;
 use tenure_core::limits::CHAIN_SHOWN_MAX;
-use tenure_core::{End, Holder, Refusal};
+use tenure_core::{BadDetails, End, Holder, Refusal};
 use tonic::{Code as Grpc, Status};
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $grpc:ident, $http:literal;)*) => {
-        /// What went wrong, for programs.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Code {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Code {
-            /// Every code.
-            pub const ALL: &[Self] = &[$(Self::$name,)*];
-
-            /// The stable text.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// The gRPC code that goes with it.
-            pub const fn grpc(self) -> Grpc {
-                match self { $(Self::$name => Grpc::$grpc,)* }
-            }
-
-            /// The HTTP status that goes with it.
-            pub const fn http(self) -> u16 {
-                match self { $(Self::$name => $http,)* }
-            }
-        }
-    };
-}
-
-codes! {
-    /// The bytes are not a message of the treaty.
-    BadMessage = "bad_message", InvalidArgument, 400;
-    /// The request lacks something, or says two things at once.
-    BadRequest = "bad_request", InvalidArgument, 400;
-    /// A resource name that cannot be one.
-    BadName = "bad_name", InvalidArgument, 400;
-    /// The start of names that cannot be one.
-    BadPrefix = "bad_prefix", InvalidArgument, 400;
-    /// A holder's name that cannot be one.
-    BadHolder = "bad_holder", InvalidArgument, 400;
-    /// A reason that cannot be one.
-    BadReason = "bad_reason", InvalidArgument, 400;
-    /// A class that cannot be one.
-    BadClass = "bad_class", InvalidArgument, 400;
-    /// A label that cannot be one, or too many of them.
-    BadLabel = "bad_label", InvalidArgument, 400;
-    /// A key that cannot be one.
-    BadKey = "bad_key", InvalidArgument, 400;
-    /// A TTL out of range.
-    BadTtl = "bad_ttl", InvalidArgument, 400;
-    /// Another length of time out of range.
-    BadSpan = "bad_span", InvalidArgument, 400;
-    /// A lease id out of range.
-    BadLease = "bad_lease", InvalidArgument, 400;
-    /// A handle that cannot be one.
-    BadHandle = "bad_handle", InvalidArgument, 400;
-    /// A mode that there is not.
-    BadMode = "bad_mode", InvalidArgument, 400;
-    /// A number of units out of range.
-    BadUnits = "bad_units", InvalidArgument, 400;
-    /// A capacity out of range.
-    BadCapacity = "bad_capacity", InvalidArgument, 400;
-    /// A priority out of range.
-    BadPriority = "bad_priority", InvalidArgument, 400;
-    /// An epoch out of range.
-    BadEpoch = "bad_epoch", InvalidArgument, 400;
-    /// A kind of renewal that there is not.
-    BadKind = "bad_kind", InvalidArgument, 400;
-    /// Too many resources, or one of them twice.
-    BadWants = "bad_wants", InvalidArgument, 400;
-    /// More than one request may carry.
-    TooMany = "too_many", InvalidArgument, 400;
-    /// The body is not the JSON that was expected.
-    BadJson = "bad_json", InvalidArgument, 400;
-    /// The part of the address after `?` is not what was expected.
-    BadQuery = "bad_query", InvalidArgument, 400;
-    /// The body does not say that it is JSON.
-    BadContentType = "bad_content_type", InvalidArgument, 415;
-    /// The body is too large.
-    TooLarge = "too_large", ResourceExhausted, 413;
-    /// The body did not come in time.
-    TooSlow = "too_slow", DeadlineExceeded, 408;
-    /// The request was meant for another host.
-    BadHost = "bad_host", PermissionDenied, 421;
-    /// The request was made by a page of another host.
-    BadOrigin = "bad_origin", PermissionDenied, 403;
-    /// An API key is needed, and none that is known was shown.
-    Unauthenticated = "unauthenticated", Unauthenticated, 401;
-    /// The API key may not do this.
-    Denied = "denied", PermissionDenied, 403;
-    /// There is nothing at this address.
-    NoSuchPath = "no_such_path", Unimplemented, 404;
-    /// What is at this address does not answer to this method.
-    NoSuchMethod = "no_such_method", Unimplemented, 405;
-    /// Another lease has this id.
-    Exists = "exists", AlreadyExists, 409;
-    /// There is no such lease.
-    NoLease = "no_lease", NotFound, 404;
-    /// The lease has ended.
-    Lapsed = "lapsed", NotFound, 410;
-    /// A lease cannot hang on itself.
-    OwnParent = "own_parent", InvalidArgument, 400;
-    /// There is no such class.
-    NoClass = "no_class", NotFound, 404;
-    /// The TTL is outside what the class allows.
-    TtlOfClass = "ttl_of_class", InvalidArgument, 400;
-    /// The class of the lease does not allow this kind of renewal.
-    NotRenewable = "not_renewable", FailedPrecondition, 409;
-    /// Somebody else is in the way.
-    Taken = "taken", FailedPrecondition, 409;
-    /// The handle's claim does not hold its resource.
-    Stale = "stale", FailedPrecondition, 412;
-    /// The lease has no such claim.
-    NoClaim = "no_claim", NotFound, 404;
-    /// The lease has a claim on this resource in another mode.
-    OtherMode = "other_mode", FailedPrecondition, 409;
-    /// The lease has a claim on this resource already.
-    Claimed = "claimed", AlreadyExists, 409;
-    /// The resource has another capacity than was expected.
-    OtherCapacity = "other_capacity", FailedPrecondition, 409;
-    /// More units are asked for than the resource has.
-    TooBig = "too_big", FailedPrecondition, 409;
-    /// To wait would close a circle of leases that wait for each other.
-    WouldDeadlock = "would_deadlock", Aborted, 409;
-    /// Several resources cannot be waited for so long.
-    WaitTooLong = "wait_too_long", InvalidArgument, 400;
-    /// The holder has claimed this resource in a higher epoch.
-    OlderEpoch = "older_epoch", FailedPrecondition, 409;
-    /// Nobody holds the resource.
-    NotHeld = "not_held", NotFound, 404;
-    /// There is no such key.
-    NoKey = "no_key", NotFound, 404;
-    /// A limit of the ledger is reached.
-    Full = "full", ResourceExhausted, 507;
-    /// The watch cannot resume so far back.
-    Compacted = "compacted", OutOfRange, 410;
-    /// The watch asks to resume after something that has not happened here.
-    Ahead = "ahead", OutOfRange, 409;
-    /// This node does not lead; the answer says who does, if that is known.
-    NotLeader = "not_leader", Unavailable, 503;
-    /// The members of the cluster cannot be changed like that; nothing was changed.
-    NotChanged = "not_changed", FailedPrecondition, 409;
-    /// The queue is full; ask again later.
-    Overloaded = "overloaded", ResourceExhausted, 429;
-    /// The node is stopping, and nothing was changed.
-    Stopping = "stopping", Unavailable, 503;
-    /// Whether it was done is not known.
-    Unknown = "unknown", DeadlineExceeded, 504;
-}
 
 /// A failure as a gRPC status; the details carry the whole message.
 pub fn failure_status(failure: &v1::Failure) -> Status {
@@ -202,6 +53,12 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::WaitTooLong { asked_ms, max_ms } => v1::Failure { asked: *asked_ms, max: *max_ms, ..failure },
         Refusal::NoKey { key } => v1::Failure { key: key.bytes().into(), ..failure },
         Refusal::Compacted { .. } | Refusal::NotYet { .. } => failure,
+        Refusal::NoInstance { .. } | Refusal::InstanceExists { .. } | Refusal::OlderInstance { .. } => {
+            refused_of_instance(refusal, failure)
+        }
+        Refusal::OtherLease { .. } | Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => {
+            refused_of_instance(refusal, failure)
+        }
         Refusal::Full { what, max } => v1::Failure { what: (*what).into(), max: *max as u64, ..failure },
     }
 }
@@ -224,18 +81,26 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::TooBig { .. } => Code::TooBig,
         Refusal::WouldDeadlock { .. } => Code::WouldDeadlock,
         Refusal::WaitTooLong { .. } => Code::WaitTooLong,
-        Refusal::OlderEpoch { .. } => Code::OlderEpoch,
+        Refusal::OlderEpoch { .. } | Refusal::OlderInstance { .. } => Code::OlderEpoch,
         Refusal::NotHeld { .. } => Code::NotHeld,
         Refusal::NoKey { .. } => Code::NoKey,
         Refusal::Compacted { .. } => Code::Compacted,
         Refusal::NotYet { .. } => Code::Ahead,
+        Refusal::NoInstance { .. } => Code::NoInstance,
+        Refusal::InstanceExists { .. } => Code::InstanceExists,
+        Refusal::OtherLease { .. } => Code::OtherLease,
+        Refusal::NoCheck { .. } => Code::NoCheck,
+        Refusal::BadInstance { why: BadDetails::Check { .. }, .. } => Code::BadCheck,
+        Refusal::BadInstance { .. } => Code::BadInstance,
         Refusal::Full { .. } => Code::Full,
     }
 }
 
 fn sentence(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Lapsed { how, .. } => format!("{refusal}: it {}", how_it_ended(how)),
+        Refusal::Lapsed { how, .. } | Refusal::NoInstance { ended: Some((how, ..)), .. } => {
+            format!("{refusal}: it {}", how_it_ended(how))
+        }
         Refusal::Stale { current, ended, .. } => match (current, ended) {
             (_, Some((how, ..))) => format!("{refusal}: its claim {}", how_it_ended(how)),
             (Some((holder, fence)), None) => format!("{refusal}: {holder} holds it with fence {fence}"),
@@ -367,6 +232,7 @@ fn how_it_ended(how: &End) -> String {
         End::Superseded => "was superseded: its holder came back with a higher epoch".into(),
         End::MaxLifetime => "reached its maximum lifetime".into(),
         End::WaitedOut => "waited in line for as long as it was told to".into(),
+        End::Unhealthy => "was critical for longer than it may be".into(),
         End::Transferred { to } => format!("was given to {to}"),
     }
 }

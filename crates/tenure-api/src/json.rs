@@ -276,6 +276,7 @@ macro_rules! words {
                 }
             }
 
+            #[allow(dead_code, reason = "not every word is read in a message")]
             pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
                 $word::deserialize(deserializer).map(|word| v1::$of::from(word).into())
             }
@@ -318,6 +319,57 @@ words! {
         Explicit,
         /// Nothing.
         Never
+    }
+}
+
+words! {
+    /// How well an instance is, apart from whether it lives.
+    HealthWord, health, Health {
+        /// All is well.
+        Passing,
+        /// It works, and others are to be preferred.
+        Degraded,
+        /// It does not work.
+        Critical,
+        /// Nobody has told yet.
+        Unknown
+    }
+}
+
+words! {
+    /// Who tells what a check found.
+    CheckKindWord, checkkind, CheckKind {
+        /// The instance, or whoever looks after it.
+        Pushed,
+        /// The leader, which looks whether a connection is accepted.
+        Tcp,
+        /// The leader, which looks how a GET is answered.
+        Http,
+        /// The leader, which asks the standard health service of gRPC.
+        Grpc
+    }
+}
+
+words! {
+    /// What becomes of an instance when it is critical.
+    OnCriticalWord, oncritical, OnCritical {
+        /// It is not routed to.
+        Mark,
+        /// It is not routed to, and its lease ends if it stays critical.
+        Revoke,
+        /// Nothing: its checks are shown and do not count.
+        Observe
+    }
+}
+
+impl From<tenure_core::Health> for HealthWord {
+    fn from(health: tenure_core::Health) -> Self {
+        match health {
+            tenure_core::Health::Passing => Self::Passing,
+            tenure_core::Health::Degraded => Self::Degraded,
+            tenure_core::Health::Unknown => Self::Unknown,
+            tenure_core::Health::Critical => Self::Critical,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 mod bad;
+mod code;
 mod codec;
 mod cursor;
 pub mod etcd;
@@ -11,16 +12,19 @@ mod failure;
 #[cfg(feature = "json")]
 pub mod json;
 mod read;
+mod registry;
 mod write;
 
 pub use bad::BadRequest;
+pub use code::Code;
 pub use codec::{TreatyCodec, TreatyDecoder};
 pub use cursor::{read_cursor, write_cursor};
-pub use failure::{Code, code_of, failure, failure_status, never_made, read_status};
+pub use failure::{code_of, failure, failure_status, never_made, read_status};
 pub use read::{
-    Draw, read_class_name, read_handle, read_holder, read_key, read_label, read_lease, read_name, read_prefix,
-    read_request,
+    Draw, read_class_name, read_details, read_handle, read_holder, read_instance, read_key, read_label, read_lease,
+    read_name, read_prefix, read_request, read_service, read_wanted, read_word,
 };
+pub use registry::{write_details, write_health, write_judgement};
 pub use tenure_core::limits::RENEWALS_MAX;
 pub use write::{
     end, ended, event, write_class, write_labels, write_leave, write_lifetime, write_mode, write_occupied,

@@ -1,6 +1,7 @@
 //! Outcomes and events become messages here.
 
 use crate::failure::failure;
+use crate::registry::{of_instance, write_health, write_registered};
 use crate::v1;
 use crate::v1::acquire_reply::State;
 use crate::v1::response::Body;
@@ -55,6 +56,15 @@ fn write_reply(reply: &Reply) -> Body {
         Reply::Deleted { count, kv_revision } => {
             Body::Delete(v1::DeleteReply { count: *count, kv_revision: *kv_revision })
         }
+        Reply::Registered(registered) => Body::Register(write_registered(registered)),
+        Reply::Updated { revision } => Body::UpdateInstance(v1::UpdateInstanceReply { revision: revision.0 }),
+        Reply::Drained { revision } => Body::Drain(v1::DrainReply { revision: revision.0 }),
+        Reply::Deregistered { revision } => Body::Deregister(v1::DeregisterReply { revision: revision.0 }),
+        Reply::HealthSet { overall, held_ms, revision } => Body::SetHealth(v1::SetHealthReply {
+            health: write_health(*overall).into(),
+            held_down_ms: *held_ms,
+            revision: revision.0,
+        }),
         Reply::Txn(_) | Reply::Compacted { .. } => unreachable!("no command of this treaty is answered so"),
     }
 }
@@ -116,6 +126,7 @@ pub fn end(how: &End) -> v1::End {
         End::Superseded => plain("superseded"),
         End::MaxLifetime => plain("max_lifetime"),
         End::WaitedOut => plain("waited_out"),
+        End::Unhealthy => plain("unhealthy"),
         End::Transferred { to } => v1::End { to: to.to_string(), ..plain("transferred") },
     }
 }
@@ -202,6 +213,7 @@ pub fn event(event: &Event) -> v1::Event {
         lease: event.what.lease().map_or(0, LeaseId::number),
         resource: event.what.resource().map_or_else(String::new, ToString::to_string),
         key: event.what.key().map_or_else(Vec::new, |key| key.bytes().into()),
+        instance: event.what.instance().map_or_else(String::new, ToString::to_string),
         kind: kind(&event.what).into(),
         ..v1::Event::default()
     };
@@ -212,6 +224,7 @@ pub fn event(event: &Event) -> v1::Event {
         | Happening::Defined { .. }
         | Happening::Put { .. }
         | Happening::Deleted { .. } => of_lease_or_key(&event.what, message),
+        _ if !message.instance.is_empty() => of_instance(&event.what, message),
         _ => of_claim(&event.what, message),
     }
 }
@@ -230,6 +243,14 @@ const fn kind(what: &Happening) -> &'static str {
         Happening::ClassSet { .. } => "class_set",
         Happening::Put { .. } => "put",
         Happening::Deleted { .. } => "deleted",
+        Happening::Registered { .. } => "registered",
+        Happening::Updated { .. } => "updated",
+        Happening::Drained { .. } => "drained",
+        Happening::Undrained { .. } => "undrained",
+        Happening::HealthChanged { .. } => "health_changed",
+        Happening::Deregistered { .. } => "deregistered",
+        Happening::Suspected { .. } => "suspected",
+        Happening::Cleared { .. } => "cleared",
     }
 }
 

@@ -5,6 +5,7 @@ use crate::fence::{Fence, Handle};
 use crate::limits::NAME_BYTES_MAX;
 use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
 use crate::names::{Holder, Key, Label, Labels, LeaseId, Name, Note};
+use crate::registry::{Deregister, Drain, Register, SetHealth, UpdateInstance};
 use crate::time::{Moment, Span, Ttl};
 use crate::txn::Txn;
 use alloc::string::String;
@@ -70,6 +71,16 @@ pub enum Command {
     Txn(Txn),
     /// Forget what keys were before a revision of the keyspace.
     Compact(Compact),
+    /// Register an instance of a service.
+    Register(Register),
+    /// Change what an instance says of itself.
+    UpdateInstance(UpdateInstance),
+    /// Keep new work from an instance, or let it have some again.
+    Drain(Drain),
+    /// Take an instance out.
+    Deregister(Deregister),
+    /// Tell what a check of an instance found.
+    SetHealth(SetHealth),
 }
 
 impl Command {
@@ -100,6 +111,13 @@ impl Command {
             Self::Delete(it) => it.keys.bytes(),
             Self::Txn(it) => it.bytes(),
             Self::Compact(_) => 0,
+            Self::Register(it) => {
+                it.instance.bytes() + it.details.bytes() + if let On::New(it) = &it.on { grant(it) } else { 0 }
+            }
+            Self::UpdateInstance(it) => it.instance.bytes() + it.edit.bytes(),
+            Self::Drain(it) => it.instance.bytes() + it.by.as_str().len() + it.reason.as_str().len(),
+            Self::Deregister(it) => it.instance.bytes() + it.force.as_ref().map_or(0, force),
+            Self::SetHealth(it) => it.instance.bytes() + it.check.as_str().len() + it.note.as_str().len(),
         }
     }
 
@@ -108,8 +126,9 @@ impl Command {
         match self {
             Self::Renew(_) | Self::RenewHandle(_) | Self::Release(_) | Self::ReleaseLease(_) => true,
             Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) | Self::Compact(_) => true,
-            Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) => false,
-            Self::Define(_) | Self::SetClass(_) | Self::Put(_) | Self::Txn(_) => false,
+            Self::Drain(_) | Self::Deregister(_) | Self::SetHealth(_) => true,
+            Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) | Self::Register(_) => false,
+            Self::Define(_) | Self::SetClass(_) | Self::Put(_) | Self::Txn(_) | Self::UpdateInstance(_) => false,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What happened, numbered alike on every node. Renewals make no event.
 
 use crate::fence::Fence;
-use crate::mode::{Mode, Units};
+use crate::mode::{Epoch, Mode, Units};
 use crate::names::{Holder, Key, LeaseId, Name, Note};
+use crate::registry::{Health, InstanceKey, Judgement, Word};
 use crate::time::Moment;
 
 /// The count of visible changes: +1 for each, one for a whole lease tree that ended.
@@ -34,6 +35,8 @@ pub enum End {
     MaxLifetime,
     /// It waited in line as long as it had said it would, and was not seated.
     WaitedOut,
+    /// The instance was critical for longer than it may be.
+    Unhealthy,
     /// Its holder gave the claim to somebody else.
     Transferred {
         /// To whom.
@@ -204,6 +207,86 @@ pub enum Happening {
         /// The keyspace's revision of this change.
         kv_revision: u64,
     },
+    /// An instance was registered. If it took the place of one of a lower epoch, that one ended at the same revision.
+    Registered {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+        /// Whose it is.
+        holder: Holder,
+        /// How often it has started.
+        epoch: Option<Epoch>,
+    },
+    /// An instance says something else of itself.
+    Updated {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+    },
+    /// An instance takes no new work.
+    Drained {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+        /// By whose order.
+        by: Holder,
+        /// Why.
+        reason: Note,
+    },
+    /// An instance takes work again.
+    Undrained {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+        /// By whose order.
+        by: Holder,
+        /// Why.
+        reason: Note,
+    },
+    /// The health of an instance changed, or that of one of its checks.
+    HealthChanged {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+        /// The check, and what it says now; none if only time has passed.
+        check: Option<(Word, Health)>,
+        /// What is shown of the instance.
+        overall: Health,
+        /// Until when it is shown so because it flaps.
+        held_until: Option<Moment>,
+    },
+    /// An instance is gone.
+    Deregistered {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hung on.
+        lease: LeaseId,
+        /// How it ended.
+        how: End,
+    },
+    /// An instance is silent together with so many others that it is kept for a while.
+    Suspected {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+        /// Until when it is kept if it stays silent.
+        until: Moment,
+        /// What was found.
+        judgement: Judgement,
+    },
+    /// A suspect instance was renewed.
+    Cleared {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that it hangs on.
+        lease: LeaseId,
+    },
 }
 
 impl Happening {
@@ -217,7 +300,15 @@ impl Happening {
             | Self::Freed { lease, .. }
             | Self::Breaking { lease, .. }
             | Self::Left { lease, .. }
-            | Self::Ended { lease, .. } => Some(*lease),
+            | Self::Ended { lease, .. }
+            | Self::Registered { lease, .. }
+            | Self::Updated { lease, .. }
+            | Self::Drained { lease, .. }
+            | Self::Undrained { lease, .. }
+            | Self::HealthChanged { lease, .. }
+            | Self::Deregistered { lease, .. }
+            | Self::Suspected { lease, .. }
+            | Self::Cleared { lease, .. } => Some(*lease),
             Self::Put { lease, .. } | Self::Deleted { lease, .. } => *lease,
             Self::Defined { .. } | Self::ClassSet { .. } => None,
         }
@@ -233,8 +324,22 @@ impl Happening {
             | Self::Breaking { resource, .. }
             | Self::Left { resource, .. }
             | Self::Defined { resource, .. } => Some(resource),
-            Self::Granted { .. } | Self::Ended { .. } => None,
-            Self::ClassSet { .. } | Self::Put { .. } | Self::Deleted { .. } => None,
+            _ => None,
+        }
+    }
+
+    /// The instance that this happened to, if it is about one.
+    pub const fn instance(&self) -> Option<&InstanceKey> {
+        match self {
+            Self::Registered { instance, .. }
+            | Self::Updated { instance, .. }
+            | Self::Drained { instance, .. }
+            | Self::Undrained { instance, .. }
+            | Self::HealthChanged { instance, .. }
+            | Self::Deregistered { instance, .. }
+            | Self::Suspected { instance, .. }
+            | Self::Cleared { instance, .. } => Some(instance),
+            _ => None,
         }
     }
 

@@ -17,6 +17,7 @@ pub mod limits;
 mod mode;
 mod names;
 mod record;
+mod registry;
 mod reply;
 mod time;
 mod txn;
@@ -28,12 +29,17 @@ pub use command::{
 pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
 pub use ledger::{
-    Applied, Blocker, Change, EndedClaim, EndedLease, Holding, KeyValue, Lease, Ledger, Resource, Slack, Stake, Timing,
-    Vacating, Waiter,
+    Applied, Blocker, Change, Draining, EndedClaim, EndedInstance, EndedLease, Finding, Holding, Instance, KeyValue,
+    Lease, Ledger, Resource, Service, Slack, Stake, Suspect, Timing, Vacating, Waiter,
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
 pub use record::Damage;
-pub use reply::{Occupied, Outcome, Place, Refusal, Renewed, Reply, Seat};
+pub use registry::{
+    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadWanted, Check, Deregister, Details, Draft, Drain, Edit,
+    Endpoint, Health, InstanceId, InstanceKey, Judgement, OnCritical, Penalty, Probe, Register, SetHealth, Source,
+    UpdateInstance, Wanted, Word,
+};
+pub use reply::{Occupied, Outcome, Place, Refusal, Registered, Renewed, Reply, Seat};
 pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};
 pub use txn::{Compare, Op, OpDone, Part, Range, Ranged, Relation, Sort, SortBy, Subject, Txn, TxnDone, Way, Within};

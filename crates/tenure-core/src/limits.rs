@@ -2,10 +2,10 @@
 //! or a file, because two nodes must never disagree on what an entry does.
 
 /// The newest version of the rules that this build can apply.
-pub const RULES_MAX: u32 = 3;
+pub const RULES_MAX: u32 = 4;
 
 /// The oldest version of the rules that this build can apply. Earlier ones were never released.
-pub const RULES_MIN: u32 = 3;
+pub const RULES_MIN: u32 = 4;
 
 /// A resource name, in bytes. Long enough for any path people type, short enough to be a map key.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -26,7 +26,7 @@ pub const TTL_MS_MAX: u64 = 9_000_000_000_000;
 /// have bytes), not a figure to aim at.
 pub const LEASES_MAX: usize = 16_000_000;
 
-/// Things attached to one lease tree: claims, keys and child leases. What ends in one step must fit into one step.
+/// Things attached to one lease tree: claims, keys, instances and child leases. What ends in one step must fit into one step.
 pub const ATTACHED_MAX: usize = 10_000;
 
 /// Generations of leases, the first one included. Whatever is attached is counted on each ancestor.
@@ -108,6 +108,99 @@ pub const CLEAR_MAX: usize = 4096;
 /// Operations, and conditions, of one transaction: as many as etcd allows.
 pub const TXN_OPS_MAX: usize = 128;
 
+/// Instances over all services. They are held in memory, a few kilobytes each.
+pub const INSTANCES_MAX: usize = 1_000_000;
+
+/// Services with at least one instance. Whoever looks for one looks by name, and whoever lists them pages.
+pub const SERVICES_MAX: usize = 100_000;
+
+/// What an instance says of itself, in bytes: a page of words, and a list of a thousand instances still fits into one
+/// answer.
+pub const INSTANCE_BYTES_MAX: usize = 16 * 1024;
+
+/// A capability, a zone, a version, the name of a check or the id of an instance, in bytes: a word that fits on a line.
+pub const WORD_BYTES_MAX: usize = 128;
+
+/// The scheme of an endpoint, in bytes.
+pub const SCHEME_BYTES_MAX: usize = 32;
+
+/// The host of an endpoint, in bytes: as long as a name can be in the DNS.
+pub const HOST_BYTES_MAX: usize = 253;
+
+/// Endpoints of one instance: a port for each protocol it speaks, on each of its addresses.
+pub const ENDPOINTS_MAX: usize = 16;
+
+/// Capabilities of one instance.
+pub const CAPABILITIES_MAX: usize = 64;
+
+/// An expression over capabilities, in bytes: it travels in an address.
+pub const WANTED_BYTES_MAX: usize = 1024;
+
+/// `!` and parentheses within each other in an expression over capabilities: reading it calls itself so often.
+pub const WANTED_DEPTH_MAX: usize = 16;
+
+/// Checks of one instance. Every result of any of them may change what all who watch it see.
+pub const CHECKS_MAX: usize = 8;
+
+/// The highest weight of an instance.
+pub const WEIGHT_MAX: u32 = 65_535;
+
+/// The shortest time between two probes of a check, and the shortest for which a pushed status may hold, in milliseconds.
+/// Below this the checks cost more than what they check.
+pub const CHECK_MS_MIN: u64 = 1000;
+
+/// The longest time between two probes of a check, in milliseconds. What is looked at less often is not being checked.
+pub const CHECK_MS_MAX: u64 = 3_600_000;
+
+/// The shortest time that a probe is given, in milliseconds.
+pub const PROBE_MS_MIN: u64 = 10;
+
+/// The longest time for which a pushed status may hold without being repeated, in milliseconds: jobs push once a day.
+pub const PUSHED_MS_MAX: u64 = 86_400_000;
+
+/// Results in a row that a check may wait for before it changes its mind.
+pub const RESULTS_MAX: u32 = 100;
+
+/// The path of an HTTP probe, and the service of a gRPC probe, in bytes.
+pub const PROBE_BYTES_MAX: usize = 1024;
+
+/// The longest time that an instance may be left critical before its lease is ended, in milliseconds.
+pub const UNHEALTHY_MS_MAX: u64 = 86_400_000;
+
+/// What a fall of an instance costs it, in points: from passing to critical, or an abnormal end after which it comes back.
+pub const PENALTY_FALL: u64 = 1000;
+
+/// The time in which those points halve, in milliseconds.
+pub const PENALTY_HALF_MS: u64 = 60_000;
+
+/// From so many points on an instance that comes back is held down: the third fall within half a minute.
+pub const PENALTY_HELD: u64 = 2500;
+
+/// Below so many points it is not held down any longer. Less than what it takes to be held, so that the two are not in
+/// each other's way.
+pub const PENALTY_FREE: u64 = 1500;
+
+/// The most points that an instance can have: ten half-lives from being free, which is as long as it is held down.
+pub const PENALTY_MAX: u64 = PENALTY_FREE << 10;
+
+/// The longest time for which an instance is held down, in milliseconds, however often it fell.
+pub const HELD_MS_MAX: u64 = 600_000;
+
+/// The fewest leases of which it can be told whether they fall silent together. In a smaller cohort one failure is a
+/// large part of it.
+pub const COHORT_MIN: u64 = 10;
+
+/// How much longer than its deadline a suspect lease is kept at most, in milliseconds; twice its TTL, if that is less.
+pub const SUSPECT_MS_MAX: u64 = 300_000;
+
+/// For how long the judgement of a cohort is good for its next lease that falls due, in milliseconds. To judge means to
+/// look at every lease of the cohort.
+pub const JUDGED_MS: u64 = 250;
+
+/// Leases that one entry looks at to judge cohorts; the first judgement is made in any case. What is due and was not
+/// judged is merely late, and the next tick follows at once.
+pub const JUDGE_MAX: usize = 131_072;
+
 /// Leases or resources that the revokes by prefix, holder or label of one entry look at. The reply says where to go on.
 pub const SCAN_MAX: usize = 65_536;
 
@@ -147,6 +240,12 @@ pub const ENDED_CLAIMS_MAX: usize = 65_536;
 
 /// Ended claims that are remembered for one resource.
 pub const ENDED_CLAIMS_PER_RESOURCE_MAX: usize = 16;
+
+/// Ended instances that are remembered over all services: their epochs, their points and how they ended.
+pub const ENDED_INSTANCES_MAX: usize = 65_536;
+
+/// Ended instances that are remembered for one id of one service.
+pub const ENDED_INSTANCES_PER_ID_MAX: usize = 8;
 
 /// Events kept for watches that resume. An older revision is answered with `Compacted`.
 pub const EVENTS_MAX: usize = 65_536;

@@ -46,6 +46,14 @@ pub enum BadText {
         /// How many are accepted.
         max: usize,
     },
+    /// A word with a character that has a meaning where words are written.
+    #[error(
+        "it has a character at byte {at} that is no part of a word: letters and digits, and after the first . _ - : + ~"
+    )]
+    NotOfWord {
+        /// Where the character starts.
+        at: usize,
+    },
     /// A path with nothing between two slashes, or before the first, or after the last.
     #[error("it has an empty part at byte {at}: write parts/like/this")]
     EmptyPart {

@@ -3,6 +3,7 @@
 
 mod commands;
 mod keys;
+mod registry;
 
 use crate::command::{Command, Entry, Leader};
 use crate::fence::Fence;
@@ -17,6 +18,7 @@ use alloc::vec::Vec;
 use commands::CommandRecord;
 pub(crate) use commands::ForceRecord;
 use prost::Message;
+pub(crate) use registry::{DetailsRecord, details, details_record, health, health_number, instance_key, word};
 
 /// Bytes that are not what they should be. Nothing was read from them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

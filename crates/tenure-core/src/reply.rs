@@ -5,6 +5,7 @@ use crate::event::{End, Revision};
 use crate::fence::{Fence, Handle};
 use crate::mode::{Mode, Policy, Units};
 use crate::names::{Holder, Key, LeaseId, Name};
+use crate::registry::{BadDetails, Health, InstanceKey, Word};
 use crate::time::Moment;
 use crate::txn::TxnDone;
 use alloc::string::String;
@@ -79,6 +80,47 @@ pub enum Reply {
         /// The keyspace's revision, which this does not change.
         kv_revision: u64,
     },
+    /// The instance is registered.
+    Registered(Registered),
+    /// The instance says of itself what was asked for.
+    Updated {
+        /// The ledger's revision after this command.
+        revision: Revision,
+    },
+    /// The instance drains, or does not any longer, as ordered.
+    Drained {
+        /// The ledger's revision after this command.
+        revision: Revision,
+    },
+    /// The instance is gone, now or by an earlier try.
+    Deregistered {
+        /// The ledger's revision after this command.
+        revision: Revision,
+    },
+    /// What the check found is known.
+    HealthSet {
+        /// What is shown of the instance.
+        overall: Health,
+        /// How long it will be shown so because it flaps, in milliseconds.
+        held_ms: Option<u64>,
+        /// The ledger's revision after this command.
+        revision: Revision,
+    },
+}
+
+/// An instance that is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    /// The lease that it hangs on.
+    pub lease: LeaseId,
+    /// The effective TTL of the lease in milliseconds. For a retry it is what is left.
+    pub ttl_ms: u64,
+    /// What is shown of the instance.
+    pub overall: Health,
+    /// How long it will be shown so because it flaps, in milliseconds.
+    pub held_ms: Option<u64>,
+    /// The ledger's revision after this command.
+    pub revision: Revision,
 }
 
 /// Claims that hold their resources.
@@ -317,6 +359,62 @@ pub enum Refusal {
     NotYet {
         /// How far it has come.
         kv_revision: u64,
+    },
+    /// There is no such instance.
+    #[error("there is no instance {instance}")]
+    NoInstance {
+        /// What was asked for.
+        instance: InstanceKey,
+        /// How and when (service time, wall clock) the last one ended, if that is remembered.
+        ended: Option<(End, Moment, u64)>,
+    },
+    /// Another lease has an instance of this id.
+    #[error("instance {instance} exists already and belongs to {holder}: it takes a higher epoch to replace it")]
+    InstanceExists {
+        /// The instance.
+        instance: InstanceKey,
+        /// Whose it is.
+        holder: Holder,
+        /// In which epoch it was registered.
+        epoch: Option<u64>,
+        /// How long it stays without a renewal, in milliseconds.
+        remaining_ms: u64,
+    },
+    /// The instance was registered in a higher epoch.
+    #[error("instance {instance} was registered in epoch {current} already, and {asked} is older")]
+    OlderInstance {
+        /// The instance.
+        instance: InstanceKey,
+        /// What was asked with.
+        asked: u64,
+        /// The highest that is known.
+        current: u64,
+    },
+    /// The instance does not hang on this lease.
+    #[error("instance {instance} does not hang on lease {lease}: it belongs to {holder}")]
+    OtherLease {
+        /// The instance.
+        instance: InstanceKey,
+        /// The lease that was named.
+        lease: LeaseId,
+        /// Whose the instance is.
+        holder: Holder,
+    },
+    /// The instance has no such check.
+    #[error("instance {instance} has no check {check}")]
+    NoCheck {
+        /// The instance.
+        instance: InstanceKey,
+        /// What was asked for.
+        check: Word,
+    },
+    /// The instance cannot be as it was to be changed.
+    #[error("instance {instance} cannot be changed so: {why}")]
+    BadInstance {
+        /// The instance.
+        instance: InstanceKey,
+        /// Why.
+        why: BadDetails,
     },
     /// A limit is reached.
     #[error("no room: {what} may be at most {max}")]

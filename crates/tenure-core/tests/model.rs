@@ -9,7 +9,7 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::{collection, sample};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use support::history::{Looking, key_plans, looking, plans};
+use support::history::{Looking, instance_plans, key_plans, looking, plans};
 use support::model::Model;
 use support::model::keys::Changed;
 use support::model::view;
@@ -135,6 +135,24 @@ fn the_ledger_and_the_model_agree_on_keys() {
     result.unwrap();
     println!("{:#?}", tally.borrow());
     tally.borrow().assert_all_about_keys_was_seen();
+}
+
+/// The same with histories that are mostly about instances.
+#[test]
+fn the_ledger_and_the_model_agree_on_instances() {
+    let tally = RefCell::new(Tally::default());
+    let result = runner(2000, file!()).run(&instance_plans(30), |plans| {
+        let mut pair = Pair::default();
+        for plan in &plans {
+            let entry = plan.entry(&pair.ledger);
+            pair.apply(&entry);
+        }
+        tally.borrow_mut().add(&pair.tally);
+        Ok(())
+    });
+    result.unwrap();
+    println!("{:#?}", tally.borrow());
+    tally.borrow().assert_all_about_instances_was_seen();
 }
 
 /// How many entries a seat is held at most.

@@ -3,8 +3,9 @@
 
 mod support;
 
+use proptest::prelude::{Strategy, prop_oneof};
 use std::cell::Cell;
-use support::history::plans;
+use support::history::{instance_plans, plans};
 use support::witness::{Seen, Witness};
 use support::{acquire, acquire_on, cancel, entry, grant, renew, restored, revoke, runner, tick};
 use tenure_core::{Applied, Entry, Ledger, Wait, limits};
@@ -13,7 +14,8 @@ use tenure_core::{Applied, Entry, Ledger, Wait, limits};
 #[test]
 fn random_histories_keep_every_promise() {
     let seen = Cell::new(Seen::default());
-    let result = runner(1200, file!()).run(&plans(40), |plans| {
+    let histories = prop_oneof![2 => plans(40).boxed(), 1 => instance_plans(40).boxed()];
+    let result = runner(1500, file!()).run(&histories, |plans| {
         let mut witness = Witness::default();
         for plan in &plans {
             let entry = plan.entry(witness.ledger());
@@ -56,7 +58,8 @@ impl Replicas {
 /// S7: a snapshot and the entries after it make what all entries make, wherever the snapshot was taken.
 #[test]
 fn a_replica_restored_at_any_entry_goes_on_alike() {
-    let result = runner(150, file!()).run(&plans(40), |plans| {
+    let histories = prop_oneof![2 => plans(40).boxed(), 1 => instance_plans(40).boxed()];
+    let result = runner(200, file!()).run(&histories, |plans| {
         let mut replicas = Replicas::default();
         for plan in &plans {
             let entry = plan.entry(&replicas.ledger);

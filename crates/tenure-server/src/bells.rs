@@ -1,11 +1,11 @@
-//! Tells watchers of keys that one of theirs has changed. It holds no changes: whoever is told looks at the ledger, from the
-//! revision that concerned it first. Whoever watches other keys is not woken.
+//! Tells watchers of keys, or of services, that one of theirs has changed. It holds no changes: whoever is told looks at the
+//! ledger, from the revision that concerned it first. Whoever watches others is not woken.
 
 use crate::limits::{BELLS_MAX, BELLS_PER_WATCH_MAX};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::{Event, Happening, Key, Keys};
+use tenure_core::{Key, Keys};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// All bells of a node.
@@ -41,6 +41,11 @@ impl Bell {
     fn ring(&self, revision: u64) {
         self.from.fetch_min(revision, Ordering::AcqRel);
         self.rung.notify_one();
+    }
+
+    /// Whether it was rung since it was last asked.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.from.load(Ordering::Acquire) != u64::MAX
     }
 
     /// Returns when it was rung, with the first revision that it was rung for since it was last asked.
@@ -84,14 +89,8 @@ impl Bells {
         Some(Hanging { bells: self.clone(), keys, number, _room: room })
     }
 
-    /// Rings for what has happened to keys.
-    pub(crate) fn ring(&self, events: &[Event]) {
-        let changed = events.iter().filter_map(|event| match &event.what {
-            Happening::Put { key, kv_revision, .. } | Happening::Deleted { key, kv_revision, .. } => {
-                Some((key, *kv_revision))
-            }
-            _ => None,
-        });
+    /// Rings for what has changed, each at its revision.
+    pub(crate) fn ring<'a>(&self, changed: impl Iterator<Item = (&'a [u8], u64)>) {
         let mut changed = changed.peekable();
         if changed.peek().is_none() {
             return;
@@ -102,7 +101,7 @@ impl Bells {
         }
         for (key, revision) in changed {
             hung.of_one.get(key).into_iter().flat_map(BTreeMap::values).for_each(|bell| bell.ring(revision));
-            let of_several = hung.of_several.values().filter(|(keys, _)| keys.cover(key.bytes()));
+            let of_several = hung.of_several.values().filter(|(keys, _)| keys.cover(key));
             of_several.for_each(|(_, bell)| bell.ring(revision));
         }
     }

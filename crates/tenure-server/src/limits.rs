@@ -279,3 +279,27 @@ pub(crate) const LEADERLESS_MAX: Duration = Duration::from_secs(3);
 
 /// How often a node that is to join is looked for, a tick apart: it may have been started a moment ago.
 pub(crate) const HELLO_TRIES: u32 = 25;
+
+/// Instances that are counted, or looked at for how long they are valid, before the ledger is let go.
+pub(crate) const COUNTED_MAX: usize = 4096;
+
+/// How long what was worked out for one watcher about the validity of a service is good for the others at most. It is a
+/// quarter of what is told, if that is less.
+pub(crate) const FRESH_SHARED: Duration = Duration::from_secs(1);
+
+/// How often watchers of instances are told how long these are valid: at the most, and at the least.
+pub(crate) const FRESH_MIN: Duration = Duration::from_millis(250);
+pub(crate) const FRESH_MAX: Duration = Duration::from_secs(15);
+
+/// Services whose validity is kept for others who watch them.
+pub(crate) const FRESH_SERVICES_MAX: usize = 4096;
+
+/// Instances that are named one by one because they were put after the validity of their service was worked out. When
+/// there are more it is worked out anew.
+pub(crate) const FRESH_RECENT_MAX: usize = 256;
+
+/// Instances of which one message tells how long they are valid.
+pub(crate) const FRESH_ITEMS_MAX: usize = 4096;
+
+/// Targets in one answer to Prometheus, which asks for all at once.
+pub(crate) const TARGETS_MAX: usize = 50_000;

@@ -8,8 +8,8 @@ use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
 use crate::identity::Identity;
 use crate::lessor::{Counter, Lessor, Tuning, Unready};
-use crate::limits::{ANSWER_TIMEOUT, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
-use crate::metrics::{Cluster, Levels, Metrics};
+use crate::limits::{ANSWER_TIMEOUT, COUNTED_MAX, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
+use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::etcd_order::Body as EtcdAsk;
 use crate::peers::v1::etcd_reply::Body as EtcdTell;
@@ -67,6 +67,8 @@ struct Inner {
     counter: Counter,
     consensus: Consensus,
     service: watch::Receiver<Option<ServiceClock>>,
+    /// What the leader said last that its service time is, and when it was asked.
+    heard: watch::Sender<Option<(Moment, Duration)>>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     metrics: Metrics,
@@ -147,6 +149,7 @@ impl Node {
             counter,
             consensus,
             service,
+            heard: watch::Sender::default(),
             clock,
             entropy,
             metrics,
@@ -350,7 +353,9 @@ impl Node {
     /// Looks at the ledger after everything that was acknowledged before this call, and at the service time.
     pub async fn read<T>(&self, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Unready> {
         let certain = async {
+            let asked_at = self.inner.clock.monotonic();
             let (index, now) = self.read_index().await?;
+            self.inner.heard.send_replace(now.map(|now| (now, asked_at)));
             self.replica().reached(index).await.then_some(now)
         };
         let certain = tokio::time::timeout(READ_TIMEOUT, certain.instrument(trace::read_index())).await;
@@ -393,6 +398,19 @@ impl Node {
         self.inner.service.borrow().map(|service| service.peek(at))
     }
 
+    /// What the service time is by now at the latest, wherever it runs: by this node's own clock, or by what the leader
+    /// said last and the time since. A node that hears of no leader goes on counting, so that nothing seems to last.
+    pub(crate) fn service_time_about(&self) -> Moment {
+        let at = self.inner.clock.monotonic();
+        let heard = *self.inner.heard.borrow();
+        let since = |(now, asked_at): (Moment, Duration)| {
+            let passed = u64::try_from(at.saturating_sub(asked_at).as_millis()).unwrap_or(u64::MAX);
+            Moment::from_millis(now.millis().saturating_add(passed))
+        };
+        let about = self.service_time().or(heard.map(since));
+        self.read_stale(|ledger| about.unwrap_or_default().max(ledger.now()))
+    }
+
     /// How the node is doing.
     pub fn status(&self) -> Status {
         let service = *self.inner.service.borrow();
@@ -432,8 +450,28 @@ impl Node {
         }
     }
 
+    /// Counts the instances by how well they are. It lets the ledger go now and then, for there may be very many.
+    fn instances_by_health(&self) -> [usize; HEALTHS.len()] {
+        let mut counts = [0; HEALTHS.len()];
+        let mut from = Some((String::new(), String::new()));
+        while let Some((service, id)) = from {
+            from = self.read_stale(|ledger| {
+                let services = ledger.services_from(&service);
+                let each = services.flat_map(|(name, _)| {
+                    let first = if name.as_str() == service { id.as_str() } else { "" };
+                    ledger.instances(name, first).map(move |(id, instance)| (name, id, instance))
+                });
+                let mut each = each.peekable();
+                each.by_ref().take(COUNTED_MAX).for_each(|(_, _, it)| counts[health_at(it.overall())] += 1);
+                each.peek().map(|(name, id, _)| (name.to_string(), id.to_string()))
+            });
+        }
+        counts
+    }
+
     /// What the node measures about itself, as OpenMetrics text. It looks at counts, never at each lease.
     pub fn metrics_text(&self) -> String {
+        let instances = self.instances_by_health();
         let service = *self.inner.service.borrow();
         let levels = self.replica().read(|ledger, applied| Levels {
             leads: service.is_some(),
@@ -443,6 +481,8 @@ impl Node {
             waiters: ledger.waiter_count(),
             resources: ledger.resource_count(),
             keys: ledger.key_count(),
+            services: ledger.service_count(),
+            instances,
             queued: self.inner.counter.queued(),
             now: self.service_time().unwrap_or(ledger.now()),
             dropped: service.map_or(Duration::ZERO, |service| service.dropped()),
@@ -509,6 +549,11 @@ impl Node {
     /// What wakes those who watch keys.
     pub(crate) fn bells(&self) -> &Arc<Bells> {
         self.replica().hub().bells()
+    }
+
+    /// What wakes those who watch services.
+    pub(crate) fn service_bells(&self) -> &Arc<Bells> {
+        self.replica().hub().services()
     }
 
     /// The newest revision, and when it changes.

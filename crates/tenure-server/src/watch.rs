@@ -20,6 +20,7 @@ pub(crate) struct Hub {
     next: AtomicU64,
     room: Arc<Semaphore>,
     bells: Arc<Bells>,
+    services: Arc<Bells>,
 }
 
 /// A place at the hub for one claim in line. Dropping it gives the place up.
@@ -40,10 +41,11 @@ impl Hub {
             next: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(PLACES_MAX)),
             bells: Arc::new(Bells::new()),
+            services: Arc::new(Bells::new()),
         }
     }
 
-    /// The newest revision, and when it changes.
+    /// The newest revision of which all were told, and when it changes.
     pub(crate) fn revisions(&self) -> watch::Receiver<Revision> {
         self.revision.subscribe()
     }
@@ -53,6 +55,11 @@ impl Hub {
         &self.bells
     }
 
+    /// What wakes those who watch services, each by its name as a key.
+    pub(crate) fn services(&self) -> &Arc<Bells> {
+        &self.services
+    }
+
     /// Room for one more place, if there is any.
     pub(crate) fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.room.clone().try_acquire_owned().ok()
@@ -60,8 +67,19 @@ impl Hub {
 
     pub(crate) fn publish(&self, events: &[Event]) {
         let Some(newest) = events.last() else { return };
+        let keys = events.iter().filter_map(|event| match &event.what {
+            Happening::Put { key, kv_revision, .. } | Happening::Deleted { key, kv_revision, .. } => {
+                Some((key.bytes(), *kv_revision))
+            }
+            _ => None,
+        });
+        self.bells.ring(keys);
+        let services = events.iter().filter_map(|event| {
+            let instance = event.what.instance()?;
+            Some((instance.service.as_str().as_bytes(), event.revision.0))
+        });
+        self.services.ring(services);
         self.revision.send_replace(newest.revision);
-        self.bells.ring(events);
         let mut places = self.places();
         if places.is_empty() {
             return;
@@ -78,8 +96,9 @@ impl Hub {
 
     /// The ledger was replaced by a newer one: whoever waits for anything looks again.
     pub(crate) fn leap(&self, revision: Revision) {
-        self.revision.send_replace(revision);
         self.bells.ring_all();
+        self.services.ring_all();
+        self.revision.send_replace(revision);
         for (_, told) in std::mem::take(&mut *self.places()).into_values().flatten() {
             // Whoever stopped listening has given up its place in the meantime.
             let _ = told.send(());

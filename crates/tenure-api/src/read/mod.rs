@@ -3,10 +3,12 @@
 mod claim;
 mod key;
 mod lease;
+mod registry;
 #[cfg(test)]
 mod tests;
 mod value;
 
+pub use registry::{read_details, read_instance, read_service, read_wanted, read_word};
 pub use value::{read_class_name, read_handle, read_holder, read_key, read_label, read_lease, read_name, read_prefix};
 
 use crate::bad::BadRequest;
@@ -33,5 +35,10 @@ pub fn read_request(body: Option<Body>, draw: Draw<'_>) -> Result<Command, BadRe
         Body::SetClass(set) => Command::SetClass(lease::class(&set.class.ok_or(BadRequest::Missing("which class"))?)?),
         Body::Put(put) => Command::Put(key::put(&put)?),
         Body::Delete(delete) => Command::Delete(key::delete(&delete)?),
+        Body::Register(register) => Command::Register(registry::register(&register, draw)?),
+        Body::UpdateInstance(update) => Command::UpdateInstance(registry::update(&update)?),
+        Body::Drain(drain) => Command::Drain(registry::drain(&drain)?),
+        Body::Deregister(order) => Command::Deregister(registry::deregister(&order)?),
+        Body::SetHealth(set) => Command::SetHealth(registry::set_health(&set)?),
     })
 }

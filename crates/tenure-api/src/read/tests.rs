@@ -1,7 +1,7 @@
 //! Every request in full becomes the command that it says, and every bad value is refused by its own code.
 
 use super::read_request;
-use crate::failure::Code;
+use crate::code::Code;
 use crate::v1;
 use crate::v1::request::Body;
 use crate::v1::{delete_request, revoke_request};

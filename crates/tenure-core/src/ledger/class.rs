@@ -1,6 +1,6 @@
 //! Classes: named presets for leases. Six are built in; any can be defined or changed, for later grants and renewals.
 
-use super::Ledger;
+use super::{Ledger, registry};
 use crate::event::{Event, Happening};
 use crate::limits::{CLASSES_MAX, TTL_MS_MAX, TTL_MS_MIN};
 use crate::mode::{Class, Policy};
@@ -74,6 +74,12 @@ impl Ledger {
         self.class(name).ok_or_else(|| Refusal::NoClass { class: name.clone() })
     }
 
+    /// Notes what renews the leases of class `registration`, of which there may be very many.
+    pub(super) fn note_registration(&mut self) {
+        let set = self.classes.get(registry::CLASS);
+        self.registration_is_strict = set.is_some_and(|class| class.renew != Policy::Auto);
+    }
+
     pub(super) fn set_class(&mut self, class: &Class, events: &mut Vec<Event>) -> Outcome {
         class.accepts(class.ttl)?;
         if self.class(&class.name).as_ref() == Some(class) {
@@ -83,6 +89,7 @@ impl Ledger {
             return Err(Refusal::Full { what: "classes", max: CLASSES_MAX });
         }
         self.classes.insert(class.name.clone(), class.clone());
+        self.note_registration();
         self.happened(alloc::vec![Happening::ClassSet { class: class.name.clone() }], events);
         Ok(Reply::ClassSet)
     }

@@ -57,6 +57,8 @@ impl Ending {
         let promised = match (&self.how, self.free) {
             (_, Free::Now) => return None,
             (End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. }, _) => return None,
+            // Whoever is found not to work is not waited for; only the fence protects what it was doing.
+            (End::Unhealthy, _) => return None,
             (End::Expired | End::MaxLifetime, _) => now,
             (End::Revoked { .. } | End::ParentEnded { .. }, _) => deadline,
         };
@@ -202,6 +204,9 @@ impl Ledger {
                     Happening::Left { resource: name.clone(), lease: id, why: Leave::LeaseEnded }
                 }
             });
+        }
+        for key in &lease.instances {
+            happenings.push(self.unlist(key, &lease.holder, &ending.how));
         }
         happenings.push(Happening::Ended { lease: id, holder: lease.holder.clone(), how: ending.how.clone() });
         self.history.remember_lease(EndedLease {

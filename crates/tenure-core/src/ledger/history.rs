@@ -1,10 +1,14 @@
-//! What is over: ended leases, ended claims and past events, each bounded. It decides nothing.
+//! What is over: ended leases, claims and instances and past events, each bounded. It decides nothing.
 
 use crate::event::{End, Event, Revision};
 use crate::fence::{Fence, Handle};
-use crate::limits::{ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_LEASES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX};
+use crate::limits::{
+    ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_INSTANCES_MAX, ENDED_INSTANCES_PER_ID_MAX, ENDED_LEASES_MAX,
+    EVENTS_BYTES_MAX, EVENTS_MAX,
+};
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, LeaseId, Name};
+use crate::registry::{InstanceKey, Penalty};
 use crate::reply::Refusal;
 use crate::time::Moment;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -60,7 +64,41 @@ pub struct EndedClaim {
     pub wall_ms: u64,
 }
 
-/// The bounded past. Both kinds of ends are numbered in the order in which they came, oldest dropped first.
+/// An instance that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedInstance {
+    /// Which.
+    pub instance: InstanceKey,
+    /// The lease that it hung on.
+    pub lease: LeaseId,
+    /// Whose it was.
+    pub holder: Holder,
+    /// How often it had started.
+    pub epoch: Option<Epoch>,
+    /// Since when it was registered, in service time.
+    pub since: Moment,
+    /// Since when, by the wall clock of the leader of that time.
+    pub since_wall_ms: u64,
+    /// What it had to its name for flapping.
+    pub penalty: Penalty,
+    /// Until when it was to be held down.
+    pub held_until: Option<Moment>,
+    /// How it ended.
+    pub how: End,
+    /// When, in service time.
+    pub when: Moment,
+    /// When, by the wall clock of the leader of that time.
+    pub wall_ms: u64,
+}
+
+impl EndedInstance {
+    /// Until when whoever comes back in its place is held down.
+    pub(super) fn held_until(&self, now: Moment) -> Option<Moment> {
+        self.held_until.filter(|until| *until > now)
+    }
+}
+
+/// The bounded past. All kinds of ends are numbered in the order in which they came, oldest dropped first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     next: u64,
@@ -68,6 +106,8 @@ pub(super) struct History {
     lease_at: BTreeMap<LeaseId, u64>,
     claims: BTreeMap<u64, EndedClaim>,
     claims_at: BTreeMap<Name, VecDeque<u64>>,
+    instances: BTreeMap<u64, EndedInstance>,
+    instances_at: BTreeMap<InstanceKey, VecDeque<u64>>,
     events: VecDeque<Event>,
     /// What the names and keys in the events weigh. An index.
     event_bytes: usize,
@@ -112,6 +152,30 @@ impl History {
         }
     }
 
+    pub(super) fn remember_instance(&mut self, ended: EndedInstance) {
+        self.next += 1;
+        let of_id = self.instances_at.entry(ended.instance.clone()).or_default();
+        of_id.push_back(self.next);
+        if of_id.len() > ENDED_INSTANCES_PER_ID_MAX {
+            let oldest = of_id.pop_front().expect("more than the limit is not nothing");
+            self.instances.remove(&oldest);
+        }
+        self.instances.insert(self.next, ended);
+        if self.instances.len() > ENDED_INSTANCES_MAX {
+            self.forget_oldest_instance();
+        }
+    }
+
+    fn forget_oldest_instance(&mut self) {
+        let (number, oldest) = self.instances.pop_first().expect("more than the limit is not nothing");
+        let of_id = self.instances_at.get_mut(&oldest.instance).expect("every ended instance is in its index");
+        let first = of_id.pop_front();
+        assert_eq!(first, Some(number), "the index of an id has its ends in order");
+        if of_id.is_empty() {
+            self.instances_at.remove(&oldest.instance);
+        }
+    }
+
     pub(super) fn remember_events(&mut self, events: &[Event]) {
         self.events.extend(events.iter().cloned());
         self.event_bytes += events.iter().map(weight).sum::<usize>();
@@ -134,6 +198,10 @@ impl History {
 
     pub(super) fn claim(&self, handle: &Handle) -> Option<&EndedClaim> {
         self.claims(&handle.resource).find(|ended| ended.fence == handle.fence)
+    }
+
+    pub(super) fn instances(&self, key: &InstanceKey) -> impl DoubleEndedIterator<Item = &EndedInstance> {
+        self.instances_at.get(key).into_iter().flatten().map(|number| &self.instances[number])
     }
 
     /// Forgets all events: a watch can be resumed only after the end of this revision.
@@ -159,6 +227,10 @@ impl History {
         self.claims.values()
     }
 
+    pub(super) fn all_instances(&self) -> impl Iterator<Item = &EndedInstance> {
+        self.instances.values()
+    }
+
     pub(super) fn all_events(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.events.iter()
     }
@@ -174,5 +246,7 @@ impl History {
 
 /// What an event weighs beside its fixed part.
 fn weight(event: &Event) -> usize {
-    event.what.resource().map_or(0, |name| name.as_str().len()) + event.what.key().map_or(0, |key| key.bytes().len())
+    let instance = event.what.instance().map_or(0, InstanceKey::bytes);
+    let key = event.what.key().map_or(0, |key| key.bytes().len());
+    event.what.resource().map_or(0, |name| name.as_str().len()) + key + instance
 }

@@ -1,13 +1,14 @@
 //! Leases: how they begin and go on. How they end is `ending.rs`.
 
-use super::Ledger;
 use super::wheel::Due;
+use super::{Ledger, Suspect, registry};
 use crate::command::{Grant, Renewal};
 use crate::event::{Event, Happening};
 use crate::fence::Fence;
 use crate::limits::{CONTENDED_MAX, LEASES_MAX, TTL_MS_DEFAULT};
 use crate::mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy};
 use crate::names::{Holder, Key, Labels, LeaseId, Name, Note};
+use crate::registry::{InstanceKey, next_gap_ms};
 use crate::reply::{Outcome, Refusal, Renewed, Reply};
 use crate::time::{Moment, Span, Ttl};
 use alloc::boxed::Box;
@@ -32,8 +33,14 @@ pub struct Lease {
     /// It was seated after waiting, and has not been renewed since.
     pub(super) unconfirmed: bool,
     pub(super) origin: Origin,
+    /// It is of class `registration`. An index.
+    pub(super) registers: bool,
     /// How many of its claims were ended against its holder's will.
     pub(super) lost: u32,
+    /// The usual time between its renewals, if it is of class `registration`; 0 if none was measured.
+    pub(super) gap_ms: u64,
+    /// Why it is kept although it is silent.
+    pub(super) suspect: Option<Box<Suspect>>,
     /// Where the wheel has it: at its end or, after a renewal, before. An index.
     pub(super) armed: Moment,
     pub(super) grace: Span,
@@ -43,6 +50,7 @@ pub struct Lease {
     pub(super) carried: usize,
     pub(super) stakes: BTreeMap<Name, Stake>,
     pub(super) keys: BTreeSet<Key>,
+    pub(super) instances: BTreeSet<InstanceKey>,
     pub(super) children: BTreeSet<LeaseId>,
     pub(super) holder: Holder,
     pub(super) request: u64,
@@ -71,6 +79,8 @@ pub(super) enum Origin {
     Grant,
     /// By an acquire: it ends when its last claim is released.
     Acquire,
+    /// By a registration: it ends when its last instance is taken out, unless something else hangs on it.
+    Register,
 }
 
 /// A lease's claim on one resource.
@@ -121,8 +131,19 @@ impl Lease {
     }
 
     /// When it ends unless it is renewed.
-    pub const fn ends_at(&self) -> Moment {
-        self.deadline.plus(self.grace)
+    pub fn ends_at(&self) -> Moment {
+        let ends_at = self.deadline.plus(self.grace);
+        self.suspect.as_ref().map_or(ends_at, |suspect| ends_at.max(suspect.until))
+    }
+
+    /// Why it is kept although it is silent, if it is.
+    pub fn suspect(&self) -> Option<&Suspect> {
+        self.suspect.as_deref()
+    }
+
+    /// The usual time between its renewals in milliseconds, if it is of class `registration` and was renewed.
+    pub fn gap_ms(&self) -> Option<u64> {
+        Some(self.gap_ms).filter(|ms| *ms > 0)
     }
 
     /// The class whose policy it follows.
@@ -193,6 +214,11 @@ impl Lease {
         self.keys.iter()
     }
 
+    /// The instances that hang on it, in order.
+    pub fn instances(&self) -> impl Iterator<Item = &InstanceKey> {
+        self.instances.iter()
+    }
+
     /// The leases that end with it, by id.
     pub fn children(&self) -> impl Iterator<Item = LeaseId> {
         self.children.iter().copied()
@@ -209,8 +235,9 @@ impl Lease {
     }
 
     /// Whether only its TTL says how long a renewal extends it, and a renewal has nothing else to tell.
-    fn is_plain(&self) -> bool {
-        self.class.is_none()
+    fn is_plain(&self, registers_plainly: bool) -> bool {
+        (self.class.is_none() || self.registers && registers_plainly)
+            && self.suspect.is_none()
             && self.parent.is_none()
             && self.lifetime.is_none()
             && self.index.contended.is_empty()
@@ -219,6 +246,9 @@ impl Lease {
     }
 
     fn note_renewal(&mut self, ttl: Option<Ttl>, now: Moment, wall_ms: u64) {
+        if self.registers {
+            self.gap_ms = next_gap_ms(self.gap_ms, now.millis_since(self.renewed).min(self.ttl.millis()));
+        }
         self.ttl = ttl.unwrap_or(self.ttl);
         self.renewed = now;
         self.renewed_wall_ms = wall_ms;
@@ -315,7 +345,7 @@ impl Ledger {
             grace: grant.grace.or(class.map(|class| class.grace)).unwrap_or_default(),
             class: grant.class.clone(),
             lifetime: grant.lifetime.or(class.and_then(|class| class.lifetime)),
-            lifetime_from: (origin == Origin::Grant).then_some(self.now),
+            lifetime_from: (origin != Origin::Acquire).then_some(self.now),
             parent: grant.parent,
             labels: grant.labels.clone(),
             reason: grant.reason.clone(),
@@ -325,9 +355,13 @@ impl Ledger {
             origin,
             capped: false,
             unconfirmed: false,
+            registers: grant.class.as_ref().is_some_and(|class| class.as_str() == registry::CLASS),
             lost: 0,
+            gap_ms: 0,
+            suspect: None,
             stakes: BTreeMap::new(),
             keys: BTreeSet::new(),
+            instances: BTreeSet::new(),
             children: BTreeSet::new(),
             index: Index::default(),
             carried: 0,
@@ -345,6 +379,9 @@ impl Ledger {
         let lease = self.leases.get_mut(&id).expect("only a living lease is extended");
         lease.deadline = lease.deadline.max(allowed);
         lease.capped = lifetime.is_some_and(|ends| ends < asked);
+        if lease.suspect.is_some() {
+            self.clear_suspect(id);
+        }
     }
 
     /// Past which moment no renewal moves a deadline, by what is known now.
@@ -371,7 +408,9 @@ impl Ledger {
 
     /// Renews a lease that nothing binds but its TTL and that has nothing to tell, which most are: one look is enough.
     pub(super) fn renew_plain(&mut self, renewal: Renewal) -> Option<Renewed> {
-        let lease = self.leases.get_mut(&renewal.lease).filter(|lease| lease.is_plain())?;
+        // A class may bound TTLs, so that another one is looked at.
+        let registers_plainly = !self.registration_is_strict && renewal.ttl.is_none();
+        let lease = self.leases.get_mut(&renewal.lease).filter(|lease| lease.is_plain(registers_plainly))?;
         self.timing.slack.note(lease.deadline, lease.ttl, self.now);
         lease.note_renewal(renewal.ttl, self.now, self.wall_ms);
         lease.deadline = lease.deadline.max(self.now.after(lease.ttl));

@@ -1,4 +1,4 @@
-//! The ledger: all leases, claims, lines and keys as one value, and the order in which an entry changes it. It calls
+//! The ledger: all leases, claims, lines, keys and instances as one value, and the order in which an entry changes it. It calls
 //! nobody.
 
 mod acquire;
@@ -12,6 +12,7 @@ mod history;
 mod keyspace;
 mod lease;
 mod line;
+mod registry;
 mod renewing;
 mod resource;
 mod seating;
@@ -23,9 +24,10 @@ mod wheel;
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
-use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, SCAN_MAX, SWEEP_MAX};
+use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, JUDGE_MAX, SCAN_MAX, SWEEP_MAX};
 use crate::mode::Class;
 use crate::names::{LeaseId, Name};
+use crate::registry::InstanceKey;
 use crate::reply::Outcome;
 use crate::time::Moment;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -36,11 +38,13 @@ use ending::Ending;
 pub use ending::Vacating;
 use force::Ordered;
 use history::History;
-pub use history::{EndedClaim, EndedLease};
+pub use history::{EndedClaim, EndedInstance, EndedLease};
 use keyspace::Keyspace;
 pub use keyspace::{Change, KeyValue};
 pub use lease::{Holding, Lease, Stake};
 use line::OrderKey;
+use registry::Registry;
+pub use registry::{Draining, Finding, Instance, Service, Suspect};
 pub use resource::Resource;
 pub use seating::Waiter;
 pub use timing::{Slack, Timing};
@@ -66,6 +70,7 @@ pub struct Ledger {
     /// The classes that were set; the built-in ones are not in it.
     classes: BTreeMap<Name, Class>,
     keyspace: Keyspace,
+    registry: Registry,
     /// Waiters who may be able to sit, and were not looked at yet.
     to_seat: BTreeSet<OrderKey>,
     history: History,
@@ -75,6 +80,11 @@ pub struct Ledger {
     claims: usize,
     /// The resources with a defined capacity. An index.
     defined: usize,
+    /// Whether leases of class `registration` are not renewed by any renewal, as they are unless it was set otherwise.
+    /// An index.
+    registration_is_strict: bool,
+    /// Suspect leases that were heard of again, and of which that was not told yet; empty between entries.
+    cleared: Vec<LeaseId>,
     /// What this entry may still do.
     work: Work,
     /// How timely this entry is; empty between entries.
@@ -90,11 +100,13 @@ struct Work {
     looks: usize,
     /// Things that revokes of many may end.
     ends: usize,
+    /// Leases that may be looked at to judge cohorts.
+    judges: usize,
 }
 
 impl Work {
     const fn whole() -> Self {
-        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX }
+        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX }
     }
 
     fn may_look(&mut self) -> bool {
@@ -207,6 +219,11 @@ impl Ledger {
         self.history.claims(resource)
     }
 
+    /// The remembered ends of instances with an id, oldest first.
+    pub fn ended_instances(&self, key: &InstanceKey) -> impl Iterator<Item = &EndedInstance> {
+        self.history.instances(key)
+    }
+
     /// The remembered events after a place in the stream, or the oldest revision that can still be resumed after.
     pub fn events_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
         self.history.events_after(after)
@@ -242,11 +259,13 @@ impl Ledger {
         self.work = Work::whole();
         let mut events = Vec::new();
         let mut outcomes = self.renewals(&entry.commands);
+        self.tell_cleared(&mut events);
         let swept = self.sweep(&mut events);
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
             outcome.get_or_insert_with(|| self.command(command, &mut events));
         }
         self.seat_all(&mut events);
+        self.tell_cleared(&mut events);
         let cleared = self.keyspace.clear();
         self.history.remember_events(&events);
         Applied {
@@ -275,6 +294,11 @@ impl Ledger {
             Command::Delete(delete) => self.delete(delete, events),
             Command::Txn(txn) => self.txn(txn, events),
             Command::Compact(compact) => self.compact(*compact),
+            Command::Register(register) => self.register(register, events),
+            Command::UpdateInstance(update) => self.update_instance(update, events),
+            Command::Drain(drain) => self.drain(drain, events),
+            Command::Deregister(deregister) => self.deregister(deregister, events),
+            Command::SetHealth(set) => self.set_health(set, events),
         }
     }
 
@@ -290,7 +314,7 @@ impl Ledger {
                 continue;
             }
             let weight = self.weight(due);
-            if weight > room && room < SWEEP_MAX {
+            if weight > room && room < SWEEP_MAX || !self.may_judge(self.looks_to_judge(due)) {
                 return Sweep::CutShort;
             }
             room = room.saturating_sub(weight);
@@ -318,7 +342,8 @@ impl Ledger {
             Due::Lease(id) => Some(id),
             Due::Wait(arrival) => Some(self.waiters[&arrival].lease),
             Due::Break(fence) => Some(self.breaks[&fence].lease),
-            Due::Free(_) => None,
+            Due::Unhealthy(instance) => Some(self.lease_of_instance(instance)),
+            Due::Free(_) | Due::Stale(..) | Due::Held(_) => None,
         };
         1 + lease.map_or(0, |id| self.leases[&id].carried)
     }
@@ -326,6 +351,9 @@ impl Ledger {
     fn fall_due(&mut self, due: Due, events: &mut Vec<Event>) {
         match due {
             Due::Lease(id) => {
+                if self.keep_as_suspect(id, events) {
+                    return;
+                }
                 let lease = &self.leases[&id];
                 let how = if lease.capped { End::MaxLifetime } else { End::Expired };
                 self.timing.late_ms.push(self.now.millis_since(lease.ends_at()));
@@ -334,6 +362,9 @@ impl Ledger {
             Due::Wait(arrival) => self.wait_ends(arrival, Leave::WaitedOut, events),
             Due::Free(fence) => self.free(fence, events),
             Due::Break(fence) => self.break_as_ordered(fence, events),
+            Due::Stale(instance, check) => self.go_stale(instance, check, events),
+            Due::Held(instance) => self.let_up(instance, events),
+            Due::Unhealthy(instance) => self.end_unhealthy(instance, events),
         }
     }
 

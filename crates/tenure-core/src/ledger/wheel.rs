@@ -1,5 +1,6 @@
 //! Everything that falls due by itself, in order. A renewal leaves its lease where it was armed; the sweep moves it on
-//! when it gets there. That is right because a deadline only ever moves later.
+//! when it gets there. That is right because a deadline only ever moves later; the one end that a renewal may bring
+//! nearer, that of a suspect, is moved at once.
 
 use crate::fence::Fence;
 use crate::names::LeaseId;
@@ -17,6 +18,12 @@ pub(super) enum Due {
     Free(Fence),
     /// A claim, by its fence, is broken as ordered.
     Break(Fence),
+    /// What was pushed for a check of an instance, by their numbers, holds no longer.
+    Stale(u64, u8),
+    /// An instance, by its number, is held down no longer.
+    Held(u64),
+    /// An instance, by its number, was critical for too long.
+    Unhealthy(u64),
 }
 
 #[derive(Clone, Debug, Default)]

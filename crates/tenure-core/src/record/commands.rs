@@ -1,6 +1,7 @@
 //! The shape of commands on disk.
 
 use super::keys::{KeysRecord, PutRecord, TxnRecord};
+use super::registry::{DeregisterRecord, DrainRecord, HealthRecord, RegisterRecord, UpdateRecord};
 use super::{
     ClassRecord, Damage, LifetimeRecord, ModeRecord, class, class_record, epoch, fence, holder, label_pairs, labels,
     lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority, span,
@@ -14,6 +15,7 @@ use crate::fence::{Fence, Handle};
 use crate::limits::{BREAK_DELAY_MS_MAX, GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX, TTL_MS_MAX};
 use crate::mode::{Epoch, Kind};
 use crate::names::{Label, LeaseId, Name};
+use crate::registry::{Deregister, Drain, Register, SetHealth, UpdateInstance};
 use crate::time::{Span, Ttl};
 use crate::txn::Txn;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -23,7 +25,7 @@ use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CommandRecord {
-    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     kind: Option<CommandKind>,
 }
 
@@ -61,10 +63,20 @@ enum CommandKind {
     Txn(TxnRecord),
     #[prost(sint64, tag = "16")]
     Compact(i64),
+    #[prost(message, tag = "17")]
+    Register(RegisterRecord),
+    #[prost(message, tag = "18")]
+    UpdateInstance(UpdateRecord),
+    #[prost(message, tag = "19")]
+    Drain(DrainRecord),
+    #[prost(message, tag = "20")]
+    Deregister(DeregisterRecord),
+    #[prost(message, tag = "21")]
+    SetHealth(HealthRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct GrantRecord {
+pub(super) struct GrantRecord {
     #[prost(fixed64, tag = "1")]
     lease: u64,
     #[prost(string, tag = "2")]
@@ -268,6 +280,11 @@ impl Command {
             Self::Delete(delete) => CommandKind::Delete(delete.keys.record()),
             Self::Txn(txn) => CommandKind::Txn(txn.record()),
             Self::Compact(compact) => CommandKind::Compact(compact.revision),
+            Self::Register(register) => CommandKind::Register(register.record()),
+            Self::UpdateInstance(update) => CommandKind::UpdateInstance(update.record()),
+            Self::Drain(drain) => CommandKind::Drain(drain.record()),
+            Self::Deregister(deregister) => CommandKind::Deregister(deregister.record()),
+            Self::SetHealth(set) => CommandKind::SetHealth(set.record()),
         };
         CommandRecord { kind: Some(kind) }
     }
@@ -308,12 +325,17 @@ impl Command {
             CommandKind::Delete(keys) => Self::Delete(Delete { keys: Keys::read(&keys)? }),
             CommandKind::Txn(txn) => Self::Txn(Txn::read(txn)?),
             CommandKind::Compact(revision) => Self::Compact(Compact { revision }),
+            CommandKind::Register(record) => Self::Register(Register::read(&record)?),
+            CommandKind::UpdateInstance(record) => Self::UpdateInstance(UpdateInstance::read(&record)?),
+            CommandKind::Drain(record) => Self::Drain(Drain::read(&record)?),
+            CommandKind::Deregister(record) => Self::Deregister(Deregister::read(&record)?),
+            CommandKind::SetHealth(record) => Self::SetHealth(SetHealth::read(&record)?),
         })
     }
 }
 
 impl Grant {
-    fn record(&self) -> GrantRecord {
+    pub(super) fn record(&self) -> GrantRecord {
         GrantRecord {
             lease: self.lease.number(),
             holder: self.holder.to_string(),
@@ -328,7 +350,7 @@ impl Grant {
         }
     }
 
-    fn read(record: &GrantRecord) -> Result<Self, Damage> {
+    pub(super) fn read(record: &GrantRecord) -> Result<Self, Damage> {
         Ok(Self {
             lease: lease_id(record.lease)?,
             holder: holder(&record.holder)?,

@@ -4,16 +4,17 @@
 
 mod draw;
 mod keyed;
+mod listed;
 
 use super::{entry, holder, id, name, ttl};
 use tenure_core::{
     Acquire, Break, Cancel, Class, Command, Counts, Define, Entry, Epoch, Fence, Force, Free, Grant, Handle, Holder,
-    Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release, ReleaseLease,
-    Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
+    InstanceKey, Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release,
+    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its own part of this")]
-pub(crate) use draw::{key_plans, plans};
+pub(crate) use draw::{instance_plans, key_plans, plans};
 #[allow(unused_imports, reason = "each test binary uses its own part of this")]
 pub(crate) use keyed::{Looking, looking};
 
@@ -21,7 +22,7 @@ const LEASES: u64 = 7;
 const HOLDERS: u64 = 2;
 const RESOURCES: [&str; 3] = ["a", "b/b", "b/c"];
 const KEYS: [&str; 5] = ["k", "k/1", "k/2", "k/3", "m"];
-const CLASSES: [&str; 6] = ["c", "session", "reservation", "cache", "lock", "unknown"];
+const CLASSES: [&str; 7] = ["c", "session", "reservation", "cache", "lock", "unknown", "registration"];
 const TTLS_MS: [u64; 5] = [100, 250, 800, 3000, 30_000];
 const SPANS_MS: [u64; 4] = [0, 60, 180, 500];
 const LIMITS_MS: [u64; 4] = [0, 80, 400, 7_200_000];
@@ -35,6 +36,11 @@ pub(crate) fn all_leases() -> impl Iterator<Item = LeaseId> {
 /// All resources that a history may name.
 pub(crate) fn all_resources() -> impl Iterator<Item = Name> {
     RESOURCES.into_iter().map(name)
+}
+
+/// All instances that a history may name.
+pub(crate) fn all_instances() -> impl Iterator<Item = InstanceKey> {
+    listed::INSTANCES.into_iter().map(|text| InstanceKey::parse(text).expect("the tests use good ids"))
 }
 
 /// One entry to be.
@@ -72,6 +78,7 @@ enum Order {
     Define(usize, Option<u64>),
     SetClass(Preset),
     Keyed(keyed::Keyed),
+    Listed(listed::Listing),
 }
 
 /// Which lease is meant.
@@ -234,6 +241,7 @@ impl Order {
             }),
             Self::SetClass(preset) => Command::SetClass(preset.class()),
             Self::Keyed(keyed) => keyed.command(ledger),
+            Self::Listed(listing) => listing.command(ledger),
         }
     }
 }

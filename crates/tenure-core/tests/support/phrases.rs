@@ -65,6 +65,7 @@ pub(crate) fn happening(
             format!("put {}{on}, version {version}, kv {kv_revision}", key(put))
         }
         Happening::Deleted { key: deleted, .. } => format!("deleted {}", key(deleted)),
+        instance => of_instance(cast, instance, with),
     }
 }
 
@@ -101,6 +102,7 @@ pub(crate) fn end(cast: &Cast, how: &End) -> String {
         End::Superseded => "superseded".into(),
         End::MaxLifetime => "outlived".into(),
         End::WaitedOut => "waited out".into(),
+        End::Unhealthy => "unhealthy".into(),
         End::Transferred { to } => format!("transferred to {to}"),
     }
 }
@@ -149,6 +151,24 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
         Refusal::NoKey { key: missing } => format!("there is no key {}", key(missing)),
         Refusal::Compacted { compacted } => format!("what was before kv {compacted} is forgotten"),
         Refusal::NotYet { kv_revision } => format!("the keyspace has come to kv {kv_revision} only"),
+        Refusal::NoInstance { instance, ended } => {
+            let ended = ended.as_ref().map_or("none is remembered".into(), |(how, when, wall_ms)| {
+                format!("the last one ended at {}, {}", at(*when, *wall_ms), end(cast, how))
+            });
+            format!("there is no instance {instance}, {ended}")
+        }
+        Refusal::InstanceExists { instance, holder, epoch, remaining_ms } => {
+            let epoch = epoch.map_or(String::new(), |epoch| format!(" in epoch {epoch}"));
+            format!("{instance} belongs to {holder}{epoch} for {}", span(*remaining_ms))
+        }
+        Refusal::OlderInstance { instance, asked, current } => {
+            format!("{instance} was registered in epoch {current}, and {asked} is older")
+        }
+        Refusal::OtherLease { instance, lease, holder } => {
+            format!("{instance} does not hang on {}, it belongs to {holder}", label(lease))
+        }
+        Refusal::NoCheck { instance, check } => format!("{instance} has no check {check}"),
+        Refusal::BadInstance { instance, why } => format!("{instance} cannot be so: {why}"),
         Refusal::Full { what, max } => format!("no room, {what} at most {max}"),
     };
     format!("refused: {why}")
@@ -185,4 +205,34 @@ fn at(when: Moment, wall_ms: u64) -> String {
 /// What is shown of a claim: its resource, and its mode unless it is exclusive.
 pub(crate) fn claim(resource: &Name, of: Mode) -> String {
     if of == Mode::Exclusive { resource.to_string() } else { format!("{resource} ({})", mode(of)) }
+}
+
+/// What happened to an instance. Only who hears of it from elsewhere is told whose it is.
+fn of_instance(cast: &Cast, what: &Happening, with: Option<&End>) -> String {
+    let instance = what.instance().map(ToString::to_string).unwrap_or_default();
+    match what {
+        Happening::Registered { lease, holder, epoch, .. } => {
+            let epoch = epoch.map_or(String::new(), |epoch| format!(" epoch {}", epoch.number()));
+            format!("registered {instance} on {}{epoch}", cast.who(*lease, holder))
+        }
+        Happening::Updated { .. } => format!("updated {instance}"),
+        Happening::Drained { by, reason, .. } => format!("drained {instance} by {by}: {reason}"),
+        Happening::Undrained { by, reason, .. } => format!("undrained {instance} by {by}: {reason}"),
+        Happening::HealthChanged { check, overall, held_until, .. } => {
+            let check = check.as_ref().map_or(String::new(), |(name, health)| format!("{name} {health}, "));
+            let held = held_until.map_or(String::new(), |until| format!(", held down until {}", span(until.millis())));
+            format!("{instance}: {check}overall {overall}{held}")
+        }
+        Happening::Deregistered { how, .. } if with == Some(how) => format!("deregistered {instance}"),
+        Happening::Deregistered { how, .. } => format!("deregistered {instance}, {}", end(cast, how)),
+        Happening::Suspected { until, judgement, .. } => {
+            let (late, members, enough) = (judgement.late, judgement.members, judgement.threshold());
+            format!(
+                "suspected {instance} until {}, {late} of {members} late, {enough} are enough",
+                span(until.millis())
+            )
+        }
+        Happening::Cleared { .. } => format!("cleared {instance}"),
+        other => panic!("{other:?} happened to no instance"),
+    }
 }

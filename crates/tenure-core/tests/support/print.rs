@@ -4,8 +4,8 @@
 use super::cast::{Cast, counted, key, list, span, text, units};
 use super::phrases::{self, other};
 use tenure_core::{
-    Acquire, Break, Command, Delete, End, Event, Grant, Handle, Hang, Happening, Lease, LeaseId, Ledger, Name, On,
-    OpDone, Outcome, Put, Ranged, Renewed, Reply, Revision, Span, Ttl, TxnDone, Which,
+    Acquire, Break, Command, Delete, End, Event, Grant, Handle, Hang, Happening, InstanceKey, Lease, LeaseId, Ledger,
+    Name, On, OpDone, Outcome, Put, Ranged, Register, Registered, Renewed, Reply, Revision, Span, Ttl, TxnDone, Which,
 };
 
 /// What one entry did, on its way to being shown.
@@ -69,6 +69,34 @@ impl Story<'_> {
             }
             (Command::Txn(_), Reply::Txn(done)) => format!("txn {}", txn(done, &format!(", kv {}", done.kv_revision))),
             (Command::Compact(_), Reply::Compacted { kv_revision }) => format!("compacted, kv {kv_revision}"),
+            (Command::Register(register), Reply::Registered(reply)) => self.registered(register, reply),
+            (Command::UpdateInstance(update), Reply::Updated { .. }) => {
+                let told =
+                    |what: &Happening| is_of(what, &update.instance) && matches!(what, Happening::Updated { .. });
+                format!("updated{}", self.as_before(told))
+            }
+            (Command::Drain(drain), Reply::Drained { .. }) => {
+                let told = |what: &Happening| {
+                    let is_it = matches!(what, Happening::Drained { .. } | Happening::Undrained { .. });
+                    is_it && is_of(what, &drain.instance)
+                };
+                let verb = if drain.on { "drained" } else { "undrained" };
+                format!("{verb}{}", self.as_before(told))
+            }
+            (Command::Deregister(order), Reply::Deregistered { .. }) => {
+                let gone = |event: &Event| {
+                    is_of(&event.what, &order.instance) && matches!(event.what, Happening::Deregistered { .. })
+                };
+                let as_before = if self.events.iter().any(gone) { "" } else { ", as before" };
+                format!("deregistered{as_before}")
+            }
+            (Command::SetHealth(set), Reply::HealthSet { overall, held_ms, .. }) => {
+                let told = |what: &Happening| {
+                    is_of(what, &set.instance) && matches!(what, Happening::HealthChanged { check: Some(_), .. })
+                };
+                let held = held_ms.map_or(String::new(), |ms| format!(", held down for {}", span(ms)));
+                format!("overall {overall}{held}{}", self.as_before(told))
+            }
             (command, reply) => panic!("{command:?} was answered by {reply:?}"),
         };
         vec![line]
@@ -155,6 +183,32 @@ impl Story<'_> {
             (On::Given(_), change) => change.iter().copied().eq(&staked),
         });
         format!("{line}{}{as_before}", other(expected, ttl_ms))
+    }
+
+    /// What was replaced is told by events.
+    fn registered(&mut self, register: &Register, reply: &Registered) -> String {
+        let lease = register.lease();
+        assert_eq!(reply.lease, lease, "a reply names its lease");
+        let expected = match &register.on {
+            On::New(grant) => grant.ttl,
+            On::Given(_) => self.before.lease(lease).map(Lease::ttl),
+        };
+        let as_before = self.tell(reply.revision, |change| {
+            let is_new = |what: &&&Happening| matches!(what, Happening::Granted { .. } | Happening::Registered { .. });
+            let is_same = matches!(change, [Happening::Updated { .. }]);
+            is_same || change.iter().filter(is_new).count() == change.len()
+        });
+        let replaced = self.events.iter().any(|event| {
+            let replaced = matches!(event.what, Happening::Deregistered { how: End::Superseded, .. });
+            replaced && event.revision == reply.revision && is_of(&event.what, &register.instance)
+        });
+        let as_before = if replaced { "" } else { as_before };
+        let held = reply.held_ms.map_or(String::new(), |ms| format!(", held down for {}", span(ms)));
+        let class = match &register.on {
+            On::New(grant) if grant.class.is_none() && grant.ttl.is_none() => String::new(),
+            _ => other(expected, reply.ttl_ms),
+        };
+        format!("registered {}{class}, {}{held}{as_before}", register.instance, reply.overall)
     }
 
     /// A transfer's reply tells who has the claim now, or stands first in line. What was given up is told by events.
@@ -294,9 +348,14 @@ fn vacated(what: &Happening, handle: &Handle) -> bool {
     matches!(what, Happening::Vacated { resource, fence, .. } if *resource == handle.resource && *fence == handle.fence)
 }
 
-/// Whether this is the end of a claim of a lease.
+/// Whether this is the end of a claim or of an instance of a lease.
 fn hung_on(what: &Happening, lease: LeaseId) -> bool {
-    matches!(what, Happening::Vacated { .. } | Happening::Left { .. }) && what.lease() == Some(lease)
+    let is_end = matches!(what, Happening::Vacated { .. } | Happening::Left { .. } | Happening::Deregistered { .. });
+    is_end && what.lease() == Some(lease)
+}
+
+fn is_of(what: &Happening, instance: &InstanceKey) -> bool {
+    what.instance() == Some(instance)
 }
 
 /// `db` and ` fence 1`, or `a@1 and b@2` and nothing.

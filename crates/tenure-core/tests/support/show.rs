@@ -4,7 +4,7 @@ use super::cast::{Cast, counted, key, list, span, text, units};
 use super::phrases::{self, claim};
 use super::{print, words};
 use std::fmt::Write as _;
-use tenure_core::{Class, Counts, LeaseId, Ledger, Lifetime, Mode, Name, Resource, Stake, Units};
+use tenure_core::{Class, Counts, InstanceKey, LeaseId, Ledger, Lifetime, Mode, Name, Resource, Stake, Units};
 
 /// What is shown of something.
 pub(crate) fn shown(ledger: &Ledger, cast: &mut Cast, what: &str) -> Result<String, String> {
@@ -20,6 +20,9 @@ pub(crate) fn shown(ledger: &Ledger, cast: &mut Cast, what: &str) -> Result<Stri
         Some(("changes", from)) => {
             shown_changes(ledger, from.strip_prefix("from kv ").ok_or("changes are `from kv N`")?)?
         }
+        Some(("instance", of)) => shown_instance(ledger, cast, &words::registry::instance_key(of)?),
+        Some(("ends", of)) => shown_ends(ledger, cast, &words::registry::instance_key(of)?),
+        Some(("service", of)) => shown_service(ledger, &name(of)?),
         Some(("get", of)) => {
             let found = ledger.range(&words::keyed::range(cast, of)?);
             found.map_or_else(|refusal| phrases::refusal(cast, &refusal), |found| print::ranged(&found))
@@ -64,6 +67,13 @@ fn shown_lease(ledger: &Ledger, cast: &Cast, id: LeaseId) -> String {
     let keys: Vec<_> = lease.keys().map(key).collect();
     if !keys.is_empty() {
         told += &format!(", has {}", list(&keys));
+    }
+    let instances: Vec<_> = lease.instances().map(ToString::to_string).collect();
+    if !instances.is_empty() {
+        told += &format!(", carries {}", list(&instances));
+    }
+    if let Some(suspect) = lease.suspect() {
+        told += &format!(", suspect until {}", span(suspect.until.millis()));
     }
     let children: Vec<_> = lease.children().map(|child| cast.label(child)).collect();
     if !children.is_empty() {
@@ -182,6 +192,62 @@ fn shown_history(ledger: &Ledger, cast: &Cast, name: &Name) -> String {
         let (since, when) = (span(ended.since.millis()), span(ended.when.millis()));
         let who = shown_claim(cast, ended.lease, ended.mode);
         format!("{who} fence {}{epoch} from {since} to {when}, {}", ended.fence, phrases::end(cast, &ended.how))
+    });
+    let ended: Vec<_> = ended.collect();
+    if ended.is_empty() { "nothing".into() } else { ended.join("; ") }
+}
+
+fn shown_instance(ledger: &Ledger, cast: &Cast, key: &InstanceKey) -> String {
+    let Some(instance) = ledger.instance(key) else { return "no such instance".into() };
+    let endpoints: Vec<_> = instance.details().endpoints.iter().map(ToString::to_string).collect();
+    let routed = if instance.is_routed() { "" } else { ", not routed" };
+    let mut told =
+        format!("{}{routed} at {} on {}", instance.overall(), list(&endpoints), cast.label(instance.lease()));
+    let valid_ms = ledger.valid_for(instance, ledger.now()).millis();
+    told += &format!(", valid for {}, since {}", span(valid_ms), span(instance.since().millis()));
+    for (check, finding) in instance.findings() {
+        let note = if finding.note.as_str().is_empty() { String::new() } else { format!(" ({})", finding.note) };
+        told += &format!(", {} {} since {}{note}", check.name, finding.health, span(finding.since.millis()));
+    }
+    if let Some(epoch) = instance.epoch() {
+        told += &format!(", epoch {}", epoch.number());
+    }
+    let details = instance.details();
+    let words = details.capabilities.iter().map(|it| format!(", can {it}"));
+    let words = words.chain(details.zone.iter().map(|it| format!(", zone {it}")));
+    words.chain(details.version.iter().map(|it| format!(", version {it}"))).for_each(|it| told += &it);
+    if details.weight != 1 {
+        told += &format!(", weight {}", details.weight);
+    }
+    if let Some(draining) = instance.draining() {
+        told += &format!(", drains since {} by {}: {}", span(draining.since.millis()), draining.by, draining.reason);
+    }
+    if let Some(at) = instance.revoked_at() {
+        told += &format!(", to be revoked at {}", span(at.millis()));
+    }
+    if let Some(until) = instance.held_until() {
+        told += &format!(", held down until {}", span(until.millis()));
+    }
+    match instance.penalty().at(ledger.now()) {
+        0 => told,
+        points => format!("{told}, {points} points"),
+    }
+}
+
+fn shown_service(ledger: &Ledger, name: &Name) -> String {
+    let each = ledger.instances(name, "").map(|(id, instance)| {
+        format!("{id} {}{}", instance.overall(), if instance.is_routed() { "" } else { " (not routed)" })
+    });
+    let each: Vec<_> = each.collect();
+    if each.is_empty() { "nobody".into() } else { each.join(", ") }
+}
+
+/// The instances of an id that are over, oldest first.
+fn shown_ends(ledger: &Ledger, cast: &Cast, key: &InstanceKey) -> String {
+    let ended = ledger.ended_instances(key).map(|ended| {
+        let epoch = ended.epoch.map_or(String::new(), |epoch| format!(" epoch {}", epoch.number()));
+        let (since, when) = (span(ended.since.millis()), span(ended.when.millis()));
+        format!("{}{epoch} from {since} to {when}, {}", cast.label(ended.lease), phrases::end(cast, &ended.how))
     });
     let ended: Vec<_> = ended.collect();
     if ended.is_empty() { "nothing".into() } else { ended.join("; ") }

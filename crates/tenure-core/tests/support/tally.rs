@@ -118,6 +118,34 @@ const IN_TXNS: &[&str] = &[
     "txn refused",
 ];
 
+/// What histories of instances must have seen.
+const IN_REGISTRY: &[&str] = &[
+    "answer Registered",
+    "answer Updated",
+    "answer Drained",
+    "answer Deregistered",
+    "answer HealthSet",
+    "refusal NoInstance",
+    "refusal InstanceExists",
+    "refusal OlderInstance",
+    "refusal OtherLease",
+    "refusal NoCheck",
+    "refusal BadInstance",
+    "event Registered",
+    "event Updated",
+    "event Drained",
+    "event Undrained",
+    "event HealthChanged",
+    "event Deregistered",
+    "lease Unhealthy",
+    "claim Unhealthy",
+    "instance replaced",
+    "instance held down",
+    "instance let up",
+    "instance gone stale",
+    "instance ended with others",
+];
+
 /// What looks at keys must have seen.
 const IN_RANGES: &[&str] = &[
     "range of the present",
@@ -150,7 +178,14 @@ impl Tally {
         let (watched, seen): (BTreeSet<_>, BTreeSet<_>) =
             (EVERYTHING.iter().chain(IN_TXNS).collect(), self.0.keys().collect());
         assert_eq!(watched.difference(&seen).collect::<Vec<_>>(), Vec::<&&&str>::new(), "never put to the test");
+        let watched = watched.into_iter().chain(IN_REGISTRY).collect();
         assert_eq!(seen.difference(&watched).collect::<Vec<_>>(), Vec::<&&&str>::new(), "not watched for");
+    }
+
+    /// Fails if something about instances was never seen.
+    pub(crate) fn assert_all_about_instances_was_seen(&self) {
+        let missing = IN_REGISTRY.iter().filter(|what| !self.0.contains_key(*what));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
     }
 
     /// Fails if something about keys was never seen.
@@ -286,16 +321,21 @@ impl Tally {
                     self.see(of_claim_end(how));
                     until.iter().for_each(|_| self.see("stays as a vacating stake"));
                 }
+                Happening::HealthChanged { check, held_until, .. } => self
+                    .see_those(&[(held_until.is_some(), "instance held down"), (check.is_none(), "instance let up")]),
                 _ => {}
             }
         }
         let count = |is_so: fn(&Happening) -> bool| change.iter().filter(|event| is_so(&event.what)).count();
         let ended = count(|what| matches!(what, Happening::Ended { .. }));
         let deleted = count(|what| matches!(what, Happening::Deleted { .. }));
+        let deregistered = count(|what| matches!(what, Happening::Deregistered { .. }));
         let put = count(|what| matches!(what, Happening::Put { .. }));
         let changed: BTreeSet<_> = change.iter().filter_map(|event| event.what.key()).collect();
         let from_line = change.iter().filter(|event| waited(before, &event.what)).count();
         let notable = [
+            (deregistered > 0 && count(|what| matches!(what, Happening::Registered { .. })) > 0, "instance replaced"),
+            (deregistered > 1, "instance ended with others"),
             (ended > 1, "ended with its children"),
             (ended > 0 && deleted > 0, "ended with its keys"),
             (put > 0 && put + deleted > 1, "txn that changes several keys"),
@@ -311,6 +351,11 @@ impl Tally {
         let shared: Vec<&Name> =
             after.resources_from("").filter(|(_, it)| it.holder_count() > 1).map(|(name, _)| name).collect();
         shared.iter().for_each(|_| self.see("several hold one resource"));
+        let instances = after.services_from("").flat_map(|(_, service)| service.instances());
+        let mut findings = instances.flat_map(|(_, instance)| instance.findings());
+        if findings.any(|(_, finding)| finding.note.as_str().starts_with("it was not told")) {
+            self.see("instance gone stale");
+        }
     }
 }
 
@@ -338,6 +383,11 @@ fn of_reply(reply: &Reply) -> &'static str {
         Reply::Deleted { .. } => "answer Deleted",
         Reply::Txn(_) => "answer Txn",
         Reply::Compacted { .. } => "answer Compacted",
+        Reply::Registered(_) => "answer Registered",
+        Reply::Updated { .. } => "answer Updated",
+        Reply::Drained { .. } => "answer Drained",
+        Reply::Deregistered { .. } => "answer Deregistered",
+        Reply::HealthSet { .. } => "answer HealthSet",
     }
 }
 
@@ -366,6 +416,12 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::NoKey { .. } => "refusal NoKey",
         Refusal::Compacted { .. } => "refusal Compacted",
         Refusal::NotYet { .. } => "refusal NotYet",
+        Refusal::NoInstance { .. } => "refusal NoInstance",
+        Refusal::InstanceExists { .. } => "refusal InstanceExists",
+        Refusal::OlderInstance { .. } => "refusal OlderInstance",
+        Refusal::OtherLease { .. } => "refusal OtherLease",
+        Refusal::NoCheck { .. } => "refusal NoCheck",
+        Refusal::BadInstance { .. } => "refusal BadInstance",
         Refusal::Full { .. } => "refusal Full",
     }
 }
@@ -384,6 +440,14 @@ fn of_happening(what: &Happening) -> &'static str {
         Happening::ClassSet { .. } => "event ClassSet",
         Happening::Put { .. } => "event Put",
         Happening::Deleted { .. } => "event Deleted",
+        Happening::Registered { .. } => "event Registered",
+        Happening::Updated { .. } => "event Updated",
+        Happening::Drained { .. } => "event Drained",
+        Happening::Undrained { .. } => "event Undrained",
+        Happening::HealthChanged { .. } => "event HealthChanged",
+        Happening::Deregistered { .. } => "event Deregistered",
+        Happening::Suspected { .. } => "event Suspected",
+        Happening::Cleared { .. } => "event Cleared",
     }
 }
 
@@ -397,6 +461,7 @@ fn of_lease_end(how: &End) -> &'static str {
         End::MaxLifetime => "lease MaxLifetime",
         End::WaitedOut => "lease WaitedOut",
         End::Transferred { .. } => "lease Transferred",
+        End::Unhealthy => "lease Unhealthy",
     }
 }
 
@@ -410,6 +475,7 @@ fn of_claim_end(how: &End) -> &'static str {
         End::MaxLifetime => "claim MaxLifetime",
         End::WaitedOut => "claim WaitedOut",
         End::Transferred { .. } => "claim Transferred",
+        End::Unhealthy => "claim Unhealthy",
     }
 }
 

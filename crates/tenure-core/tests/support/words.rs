@@ -1,6 +1,7 @@
 //! The commands of scripts: reads one sentence and makes the command that it means. See `tests/scripts/README.md`.
 
 pub(crate) mod keyed;
+pub(crate) mod registry;
 
 use super::cast::{Cast, read_span};
 use super::{holder, ttl};
@@ -16,7 +17,7 @@ pub(crate) fn command(cast: &mut Cast, text: &str) -> Result<Command, String> {
     let (verb, rest) = text.split_once(' ').ok_or_else(|| format!("`{text}` says too little"))?;
     // Whatever is forced ends with its reason, which is no sentence of this language.
     let (rest, reason) = match verb {
-        "revoke" | "break" | "transfer" => cut_reason(rest),
+        "revoke" | "break" | "transfer" | "drain" | "undrain" | "deregister" => cut_reason(rest),
         _ => (rest, None),
     };
     let mut words = Words { cast, words: split(rest)?, next: 0, reason };
@@ -92,6 +93,12 @@ impl<'a> Words<'a> {
                 self.expect("kv")?;
                 Command::Compact(Compact { revision: self.number()? })
             }
+            "register" => Command::Register(self.register()?),
+            "update" => Command::UpdateInstance(self.update()?),
+            "drain" => Command::Drain(self.drain(true)?),
+            "undrain" => Command::Drain(self.drain(false)?),
+            "deregister" => Command::Deregister(self.deregister()?),
+            "health" => Command::SetHealth(self.health()?),
             verb => return Err(format!("nothing is called `{verb}`")),
         })
     }

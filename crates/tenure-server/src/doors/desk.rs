@@ -1,7 +1,8 @@
 //! Where both native doors have their questions answered, each by a reply or a failure. What the doors add is only how
 //! these look on their wire.
 
-use super::look::{key, lease, past, resource};
+use super::fresh::Freshness;
+use super::look::{instance, key, lease, past, resource};
 use super::unready;
 use crate::cluster::CannotChange;
 use crate::lessor::Unready;
@@ -9,26 +10,34 @@ use crate::node::Node;
 use crate::peers::v1 as peer;
 use crate::peers::v1::change::Body as Change;
 use bytes::Bytes;
+use std::sync::Arc;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::{
-    BadRequest, Code, failure, read_handle, read_key, read_lease, read_name, read_request, v1, write_outcome,
+    BadRequest, Code, failure, read_handle, read_instance, read_key, read_lease, read_name, read_request, v1,
+    write_outcome,
 };
-use tenure_core::{Ledger, Moment, Refusal};
+use tenure_core::{InstanceKey, LeaseId, Ledger, Moment, Refusal};
 
 #[derive(Clone)]
 pub(crate) struct Desk {
     node: Node,
+    fresh: Arc<Freshness>,
 }
 
 impl Desk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node }
+        Self { node, fresh: Arc::default() }
     }
 
     pub(super) fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// How long instances are valid, worked out once for all who watch them through this desk.
+    pub(super) fn fresh(&self) -> &Freshness {
+        &self.fresh
     }
 
     /// Orders what one request asks for, at the leader if that is another node.
@@ -55,8 +64,8 @@ impl Desk {
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
         if stale {
-            let look = |ledger: &Ledger| look(ledger, self.node.service_time().unwrap_or(ledger.now()));
-            return Ok(self.node.read_stale(look));
+            let now = self.node.service_time_about();
+            return Ok(self.node.read_stale(|ledger| look(ledger, now.max(ledger.now()))));
         }
         self.node.read(look).await.map_err(|not_yet| unready(&not_yet))
     }
@@ -99,6 +108,33 @@ impl Desk {
 
     pub(super) async fn list_keys(&self, request: &v1::ListKeysRequest) -> Result<v1::ListKeysReply, Failure> {
         self.read(request.stale, |ledger, _| key::list(ledger, request)).await
+    }
+
+    pub(super) async fn discover(&self, request: &v1::DiscoverRequest) -> Result<v1::DiscoverReply, Failure> {
+        let wanted = instance::Wanted::read(request).map_err(bad)?;
+        let from = instance::read_from(&request.from).map_err(bad)?;
+        let page = (from.as_ref(), request.limit);
+        self.read(request.stale, |ledger, now| instance::discover(ledger, &wanted, page, now)).await
+    }
+
+    pub(super) async fn show_instance(
+        &self,
+        request: &v1::ShowInstanceRequest,
+    ) -> Result<v1::ShowInstanceReply, Failure> {
+        let key = read_instance(&request.service, &request.id).map_err(bad)?;
+        self.read(request.stale, |ledger, now| instance::show(ledger, &key, now)).await?.map_err(refused)
+    }
+
+    /// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
+    pub(super) async fn lease_of(&self, key: &InstanceKey, named: (u64, u64), stale: bool) -> Result<LeaseId, Failure> {
+        self.read(stale, |ledger, _| instance::lease_of(ledger, key, named)).await?.map_err(refused)
+    }
+
+    pub(super) async fn list_services(
+        &self,
+        request: &v1::ListServicesRequest,
+    ) -> Result<v1::ListServicesReply, Failure> {
+        self.read(request.stale, |ledger, now| instance::services(ledger, request, now)).await
     }
 
     pub(super) async fn history(&self, request: &v1::HistoryRequest) -> Result<v1::HistoryReply, Failure> {

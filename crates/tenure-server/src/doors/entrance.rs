@@ -18,19 +18,23 @@ const HEALTH: &str = "/grpc.health.v1.Health/";
 /// Calls of gRPC that change nothing. The stream is not one of them: all that it carries are orders.
 const REFLECTION: &str = "/grpc.reflection.";
 const NATIVE: &str = "/tenure.v1.Tenure/";
-const READS: [&str; 12] = [
+const READS: [&str; 16] = [
+    "Discover",
     "GetKey",
     "History",
     "ListClasses",
     "ListKeys",
     "ListLeases",
     "ListResources",
+    "ListServices",
     "Members",
     "Show",
+    "ShowInstance",
     "ShowLease",
     "Status",
     "Verify",
     "Watch",
+    "WatchInstances",
 ];
 
 /// Looks at whoever asks.
@@ -118,6 +122,11 @@ mod tests {
             "SetClass",
             "Put",
             "Delete",
+            "Register",
+            "UpdateInstance",
+            "Drain",
+            "Deregister",
+            "SetHealth",
         ];
         let set = prost_types::FileDescriptorSet::decode(tenure_api::v1::DESCRIPTORS).unwrap();
         let services = set.file.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Tenure");

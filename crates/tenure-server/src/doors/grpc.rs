@@ -2,7 +2,7 @@
 
 use super::desk::Desk;
 use super::entrance::Entrance;
-use super::{etcd, stream, watch};
+use super::{etcd, fleet, stream, watch};
 use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
@@ -116,6 +116,7 @@ impl Tenure for NativeDoor {
     type StreamStream = stream::Answers;
     type BackupStream = BoxStream<'static, Result<v1::BackupPart, Status>>;
     type WatchStream = BoxStream<'static, Result<v1::WatchReply, Status>>;
+    type WatchInstancesStream = BoxStream<'static, Result<v1::WatchInstancesReply, Status>>;
 
     async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
         Ok(Response::new(stream::open(self.desk.node().clone(), request.into_inner())))
@@ -184,6 +185,59 @@ impl Tenure for NativeDoor {
 
     async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteReply>, Status> {
         ordered!(self, request, Delete)
+    }
+
+    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
+        ordered!(self, request, Register)
+    }
+
+    async fn update_instance(
+        &self,
+        request: Request<v1::UpdateInstanceRequest>,
+    ) -> Result<Response<v1::UpdateInstanceReply>, Status> {
+        ordered!(self, request, UpdateInstance)
+    }
+
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
+        ordered!(self, request, Drain)
+    }
+
+    async fn deregister(
+        &self,
+        request: Request<v1::DeregisterRequest>,
+    ) -> Result<Response<v1::DeregisterReply>, Status> {
+        ordered!(self, request, Deregister)
+    }
+
+    async fn set_health(&self, request: Request<v1::SetHealthRequest>) -> Result<Response<v1::SetHealthReply>, Status> {
+        ordered!(self, request, SetHealth)
+    }
+
+    async fn discover(&self, request: Request<v1::DiscoverRequest>) -> Result<Response<v1::DiscoverReply>, Status> {
+        self.tell(Call::Discover, self.desk.discover(request.get_ref())).await
+    }
+
+    async fn show_instance(
+        &self,
+        request: Request<v1::ShowInstanceRequest>,
+    ) -> Result<Response<v1::ShowInstanceReply>, Status> {
+        self.tell(Call::ShowInstance, self.desk.show_instance(request.get_ref())).await
+    }
+
+    async fn list_services(
+        &self,
+        request: Request<v1::ListServicesRequest>,
+    ) -> Result<Response<v1::ListServicesReply>, Status> {
+        self.tell(Call::ListServices, self.desk.list_services(request.get_ref())).await
+    }
+
+    async fn watch_instances(
+        &self,
+        request: Request<v1::WatchInstancesRequest>,
+    ) -> Result<Response<Self::WatchInstancesStream>, Status> {
+        let open = async { fleet::open(self.desk.clone(), request.into_inner()) };
+        let told = self.tell(Call::WatchInstances, open).await?;
+        Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
 
     async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {

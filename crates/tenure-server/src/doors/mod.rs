@@ -3,6 +3,8 @@
 mod desk;
 mod entrance;
 pub(crate) mod etcd;
+mod fleet;
+mod fresh;
 mod grpc;
 pub(crate) mod http;
 mod look;

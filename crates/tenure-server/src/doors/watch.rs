@@ -107,13 +107,13 @@ fn write(events: &[Event], wanted: &Wanted, at: Place) -> WatchReply {
     }
 }
 
-fn compacted(oldest: Revision) -> Failure {
+pub(super) fn compacted(oldest: Revision) -> Failure {
     let message = format!("events up to revision {} are no longer kept; list, then watch from there", oldest.0);
     let code = Code::Compacted.text().into();
     Failure { code, message, oldest: oldest.0, ..Failure::default() }
 }
 
-fn ahead(asked: Revision, now: Revision) -> Failure {
+pub(super) fn ahead(asked: Revision, now: Revision) -> Failure {
     let message = format!(
         "revision {} has not happened here, the ledger is at {}: it was made anew or restored; list, then watch from there",
         asked.0, now.0

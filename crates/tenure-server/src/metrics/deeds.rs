@@ -2,7 +2,7 @@
 //! replayed too, but then nobody proposed it, and nobody is told.
 
 use tenure_api::Code;
-use tenure_core::{Applied, Command, End, Happening, Refusal, Reply, Timing};
+use tenure_core::{Applied, Command, End, Happening, Health, Refusal, Reply, Timing};
 
 /// What renewals come to. The first is the yes, the last is every other refusal.
 pub(super) const RESULTS: [&str; 7] = [
@@ -16,14 +16,27 @@ pub(super) const RESULTS: [&str; 7] = [
 ];
 
 /// How leases end.
-pub(super) const ENDS: [&str; 8] =
-    ["released", "expired", "revoked", "parent_ended", "superseded", "max_lifetime", "waited_out", "transferred"];
+pub(super) const ENDS: [&str; 9] = [
+    "released",
+    "expired",
+    "revoked",
+    "parent_ended",
+    "superseded",
+    "max_lifetime",
+    "waited_out",
+    "transferred",
+    "unhealthy",
+];
 
 /// What one entry did.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds {
     pub(super) grants: u64,
     pub(super) ends: [u64; ENDS.len()],
+    pub(super) registrations: u64,
+    pub(super) deregistrations: [u64; ENDS.len()],
+    pub(super) health_changes: [u64; HEALTHS.len()],
+    pub(super) suspects: u64,
     pub(super) renewals: [u64; RESULTS.len()],
     pub(super) timing: Timing,
 }
@@ -36,6 +49,10 @@ impl Deeds {
             match &event.what {
                 Happening::Granted { .. } => deeds.grants += 1,
                 Happening::Ended { how, .. } => deeds.ends[end_at(how)] += 1,
+                Happening::Registered { .. } => deeds.registrations += 1,
+                Happening::Deregistered { how, .. } => deeds.deregistrations[end_at(how)] += 1,
+                Happening::HealthChanged { overall, .. } => deeds.health_changes[health_at(*overall)] += 1,
+                Happening::Suspected { .. } => deeds.suspects += 1,
                 _ => {}
             }
         }
@@ -54,6 +71,18 @@ impl Deeds {
     }
 }
 
+/// How well instances are.
+pub(crate) const HEALTHS: [&str; 4] = ["passing", "degraded", "critical", "unknown"];
+
+pub(crate) const fn health_at(health: Health) -> usize {
+    match health {
+        Health::Passing => 0,
+        Health::Degraded => 1,
+        Health::Critical => 2,
+        Health::Unknown => 3,
+    }
+}
+
 fn end_at(how: &End) -> usize {
     match how {
         End::Released => 0,
@@ -64,6 +93,7 @@ fn end_at(how: &End) -> usize {
         End::MaxLifetime => 5,
         End::WaitedOut => 6,
         End::Transferred { .. } => 7,
+        End::Unhealthy => 8,
     }
 }
 

@@ -5,7 +5,7 @@ mod deeds;
 mod histogram;
 mod requests;
 
-pub(crate) use deeds::Deeds;
+pub(crate) use deeds::{Deeds, HEALTHS, health_at};
 pub(crate) use requests::{Asked, Call, Door, OK};
 
 use crate::clock::Clock;
@@ -84,6 +84,10 @@ struct Counted {
     grants: Counter,
     renewals: [Counter; RESULTS.len()],
     ends: [Counter; ENDS.len()],
+    registrations: Counter,
+    deregistrations: [Counter; ENDS.len()],
+    health_changes: [Counter; HEALTHS.len()],
+    suspects: Counter,
     watchers: Gauge,
 }
 
@@ -97,6 +101,9 @@ pub(crate) struct Levels {
     pub(crate) waiters: usize,
     pub(crate) resources: usize,
     pub(crate) keys: usize,
+    pub(crate) services: usize,
+    /// Instances by how well they are.
+    pub(crate) instances: [usize; HEALTHS.len()],
     /// Orders that wait in the queues of the lessor.
     pub(crate) queued: usize,
     pub(crate) now: Moment,
@@ -129,6 +136,8 @@ struct Shown {
     waiters: Number,
     resources: Number,
     keys: Number,
+    services: Number,
+    instances: Family<Label, Number>,
     queue: Number,
     term: Number,
     leader_known: Number,
@@ -171,6 +180,10 @@ impl Metrics {
     pub(crate) fn landed(&self, deeds: &Deeds) {
         self.inner.counted.grants.inc_by(deeds.grants);
         add(&self.inner.counted.ends, &deeds.ends);
+        self.inner.counted.registrations.inc_by(deeds.registrations);
+        add(&self.inner.counted.deregistrations, &deeds.deregistrations);
+        add(&self.inner.counted.health_changes, &deeds.health_changes);
+        self.inner.counted.suspects.inc_by(deeds.suspects);
         add(&self.inner.counted.renewals, &deeds.renewals);
         deeds.timing.late_ms.iter().for_each(|late_ms| self.inner.counted.expiry_lag.observe(*late_ms));
         let slack = &deeds.timing.slack;
@@ -203,7 +216,8 @@ impl Metrics {
 
 impl Counted {
     fn register(registry: &mut Registry) -> Self {
-        let (renewals, ends) = (Family::<Label, Counter>::default(), Family::<Label, Counter>::default());
+        let family = Family::<Label, Counter>::default;
+        let (renewals, ends, deregistrations, health_changes) = (family(), family(), family(), family());
         let counted = Self {
             requests: Requests::new(),
             expiry_lag: Histogram::new(LAG),
@@ -214,6 +228,10 @@ impl Counted {
             grants: Counter::default(),
             renewals: RESULTS.map(|result| renewals.get_or_create_owned(&[("result", result)])),
             ends: ENDS.map(|how| ends.get_or_create_owned(&[("how", how)])),
+            registrations: Counter::default(),
+            deregistrations: ENDS.map(|how| deregistrations.get_or_create_owned(&[("how", how)])),
+            health_changes: HEALTHS.map(|health| health_changes.get_or_create_owned(&[("health", health)])),
+            suspects: Counter::default(),
             watchers: Gauge::default(),
         };
         let help = "How much later than deadline and grace a lease was ended, in service time";
@@ -223,6 +241,12 @@ impl Counted {
         registry.register("renewals", "Renewals of single leases, by what they came to", renewals);
         registry.register("grants", "Leases that began", counted.grants.clone());
         registry.register("lease_ends", "Leases that ended, by how", ends);
+        registry.register("registrations", "Instances that were registered", counted.registrations.clone());
+        registry.register("deregistrations", "Instances that are gone, by how they ended", deregistrations);
+        let help = "Changes of health, by what is shown of the instance since";
+        registry.register("health_changes", help, health_changes);
+        let help = "Instances that were kept because too many of their cohort fell silent at once";
+        registry.register("suspects", help, counted.suspects.clone());
         let help = "How long it took to write one batch of the log and to sync it";
         registry.register_with_unit("log_fsync", help, Unit::Seconds, counted.fsync.clone());
         registry.register_with_unit("log", "Bytes written to the log", Unit::Bytes, counted.log_bytes.clone());
@@ -248,6 +272,7 @@ impl Shown {
             ("waiters", "Acquires that stand in line", &shown.waiters),
             ("resources", "Resources that are claimed, vacating or defined", &shown.resources),
             ("keys", "Keys", &shown.keys),
+            ("services", "Services with instances", &shown.services),
             ("queue_commands", "Commands that wait for the next entry", &shown.queue),
             ("term", "The newest term that this node knows", &shown.term),
             ("leader_known", "1 if this node leads or knows who does", &shown.leader_known),
@@ -261,6 +286,7 @@ impl Shown {
         for (name, help, gauge) in numbers {
             registry.register(name, help, gauge.clone());
         }
+        registry.register("instances", "Instances, by how well they are", shown.instances.clone());
         let times = [
             ("service_time", "The time that leases count in", &shown.service_time),
             ("service_time_dropped", "Service time that this leadership has dropped in stalls", &shown.dropped),
@@ -280,6 +306,10 @@ impl Shown {
         self.waiters.set(levels.waiters as u64);
         self.resources.set(levels.resources as u64);
         self.keys.set(levels.keys as u64);
+        self.services.set(levels.services as u64);
+        for (health, count) in HEALTHS.iter().zip(levels.instances) {
+            self.instances.get_or_create(&[("health", *health)]).set(count as u64);
+        }
         self.queue.set(levels.queued as u64);
         self.term.set(levels.cluster.term);
         self.leader_known.set(levels.cluster.knows_leader.into());

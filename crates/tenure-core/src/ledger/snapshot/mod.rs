@@ -1,9 +1,11 @@
 //! The ledger as bytes and back: a stream of length-delimited records in a fixed order, so that equal ledgers make equal
 //! bytes. Indexes and the wheel are not in it; they are rebuilt. Checksums and files are the server's business.
 
+mod events;
 mod past;
 mod rebuild;
 mod records;
+mod registry;
 
 use super::lease::{Lease, Stake};
 use super::{Ledger, Resource};
@@ -40,10 +42,13 @@ impl Ledger {
         for (key, versions) in &self.keyspace.past.versions {
             versions.iter().for_each(|version| write(Kind::Past(version.record(key))));
         }
+        self.instance_records().for_each(|instance| write(Kind::Instance(instance)));
+        self.judged_records().for_each(|judged| write(Kind::Judged(judged)));
         self.to_seat.iter().for_each(|(_, arrival)| write(Kind::ToSeat(*arrival)));
         self.history.all_leases().for_each(|ended| write(Kind::EndedLease(ended.record())));
         self.history.all_claims().for_each(|ended| write(Kind::EndedClaim(ended.record())));
-        self.history.all_events().for_each(|event| write(Kind::Event(past::event_record(event))));
+        self.history.all_instances().for_each(|ended| write(Kind::EndedInstance(ended.record())));
+        self.history.all_events().for_each(|event| write(Kind::Event(events::event_record(event))));
     }
 
     /// Equal ledgers have equal hashes, on every node and in every build that applies the same rules.
@@ -60,7 +65,7 @@ impl Ledger {
             _ => return Err(Damage::new("a snapshot that does not start with its head")),
         };
         check_rules(head.rules)?;
-        let counters = [head.fence, head.revision, head.arrival, head.kv_revision];
+        let counters = [head.fence, head.revision, head.arrival, head.kv_revision, head.registered];
         if counters.iter().any(|counter| *counter > COUNTER_MAX) {
             return Err(Damage::new("a counter that no ledger reaches"));
         }
@@ -72,6 +77,7 @@ impl Ledger {
             arrival: head.arrival,
             ..Self::default()
         };
+        ledger.registry.last = head.registered;
         ledger.keyspace.revision = head.kv_revision;
         (ledger.keyspace.past.compacted, ledger.keyspace.past.cleared) = (head.kv_compacted, head.kv_cleared);
         let mut records = 0;
@@ -93,7 +99,9 @@ impl Ledger {
         let living = self.classes.len() + resources + self.leases.len() + self.waiters.len();
         let things = self.vacating.len() + self.breaks.len() + self.keyspace.keys.len() + self.to_seat.len();
         let past: usize = self.keyspace.past.versions.values().map(VecDeque::len).sum();
+        let instances = self.instance_count() + self.judged_records().count();
         let ended = self.history.all_leases().count() + self.history.all_claims().count();
+        let ended = ended + self.history.all_instances().count();
         HeadRecord {
             now_ms: self.now.millis(),
             wall_ms: self.wall_ms,
@@ -102,11 +110,12 @@ impl Ledger {
             arrival: self.arrival,
             compacted_revision: compacted_revision.0,
             compacted_n,
-            records: (living + things + past + ended + self.history.all_events().count()) as u64,
+            records: (living + things + past + instances + ended + self.history.all_events().count()) as u64,
             rules: RULES_MAX,
             kv_revision: self.keyspace.revision,
             kv_compacted: self.keyspace.past.compacted,
             kv_cleared: self.keyspace.past.cleared,
+            registered: self.registry.last,
         }
     }
 }

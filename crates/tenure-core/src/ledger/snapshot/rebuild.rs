@@ -16,7 +16,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Refuses a contradiction.
-fn check(holds: bool, otherwise: &str) -> Result<(), Damage> {
+pub(super) fn check(holds: bool, otherwise: &str) -> Result<(), Damage> {
     if holds { Ok(()) } else { Err(Damage::new(otherwise)) }
 }
 
@@ -28,6 +28,7 @@ impl Ledger {
         self.rebuild_lines()?;
         self.rebuild_breaks()?;
         self.rebuild_keys()?;
+        self.rebuild_instances()?;
         self.count_attached()?;
         self.rebuild_wheel();
         self.check_resources()
@@ -162,8 +163,11 @@ impl Ledger {
 
     fn count_attached(&mut self) -> Result<(), Damage> {
         let each = self.leases.iter();
-        let things: Vec<_> =
-            each.map(|(id, lease)| (*id, lease.stakes.len() + lease.keys.len() + lease.children.len())).collect();
+        let things: Vec<_> = each
+            .map(|(id, lease)| {
+                (*id, lease.stakes.len() + lease.keys.len() + lease.children.len() + lease.instances.len())
+            })
+            .collect();
         for (id, things) in things {
             self.attach(id, things);
         }
@@ -176,6 +180,7 @@ impl Ledger {
             lease.armed = lease.ends_at();
             self.wheel.arm(lease.armed, Due::Lease(*id));
         }
+        self.arm_instances();
         for (arrival, waiter) in &self.waiters {
             waiter.limit.iter().for_each(|limit| self.wheel.arm(*limit, Due::Wait(*arrival)));
         }

@@ -3,12 +3,16 @@
 use super::super::force::Ordered;
 use super::super::keyspace::{At, Version};
 use super::super::lease::{Index, Origin, Stake};
-use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Vacating, Waiter};
+use super::super::registry::CLASS;
+use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Suspect, Vacating, Waiter};
+use super::events::{EventRecord, read_event};
 use super::holdings;
-use super::past::{EndedClaimRecord, EndedLeaseRecord, EventRecord, read_event};
+use super::past::{EndedClaimRecord, EndedLeaseRecord};
+use super::rebuild::check;
+use super::registry::{EndedInstanceRecord, InstanceRecord, JudgedRecord, SuspectRecord};
 use crate::command::Force;
 use crate::fence::Fence;
-use crate::limits::{GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX};
+use crate::limits::{GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX, TTL_MS_MAX};
 use crate::mode::{Epoch, Units};
 use crate::names::{Key, LeaseId, Name};
 use crate::record::{
@@ -25,7 +29,7 @@ use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Record {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
     pub(super) kind: Option<Kind>,
 }
 
@@ -58,6 +62,12 @@ pub(super) enum Kind {
     /// What a key was: like what it is, but for keys that were deleted, which have a version of 0.
     #[prost(message, tag = "13")]
     Past(KeyRecord),
+    #[prost(message, tag = "14")]
+    Instance(InstanceRecord),
+    #[prost(message, tag = "15")]
+    EndedInstance(EndedInstanceRecord),
+    #[prost(message, tag = "16")]
+    Judged(JudgedRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -88,6 +98,9 @@ pub(super) struct HeadRecord {
     pub(super) kv_compacted: Option<u64>,
     #[prost(uint64, tag = "12")]
     pub(super) kv_cleared: u64,
+    /// The last instance that was numbered.
+    #[prost(uint64, tag = "13")]
+    pub(super) registered: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -132,6 +145,12 @@ pub(super) struct LeaseRecord {
     unconfirmed: bool,
     #[prost(uint32, tag = "21")]
     lost: u32,
+    #[prost(uint64, tag = "22")]
+    gap_ms: u64,
+    #[prost(message, optional, tag = "23")]
+    suspect: Option<SuspectRecord>,
+    #[prost(bool, tag = "24")]
+    by_register: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -268,6 +287,9 @@ impl Lease {
             capped: self.capped,
             unconfirmed: self.unconfirmed,
             lost: self.lost,
+            gap_ms: self.gap_ms,
+            suspect: self.suspect.as_ref().map(|suspect| suspect.record()),
+            by_register: self.origin == Origin::Register,
         }
     }
 
@@ -279,13 +301,16 @@ impl Lease {
             }
         }
         let deadline = Moment::from_millis(record.deadline_ms);
+        let class = name_or_none(&record.class)?;
+        let registers = class.as_ref().is_some_and(|class| class.as_str() == CLASS);
+        check(registers || record.gap_ms == 0, "gaps of a lease of which none are measured")?;
         Ok(Self {
             holder: holder(&record.holder)?,
             request: record.request,
             ttl: ttl(record.ttl_ms)?,
             deadline,
             grace: span(record.grace_ms, GRACE_MS_MAX)?,
-            class: name_or_none(&record.class)?,
+            class,
             lifetime: lifetime(record.lifetime)?,
             lifetime_from: record.lifetime_from_ms.map(Moment::from_millis),
             parent: lease_or_none(record.parent)?,
@@ -294,12 +319,21 @@ impl Lease {
             granted_wall_ms: record.granted_wall_ms,
             renewed: Moment::from_millis(record.renewed_ms),
             renewed_wall_ms: record.renewed_wall_ms,
-            origin: if record.by_acquire { Origin::Acquire } else { Origin::Grant },
+            origin: match (record.by_acquire, record.by_register) {
+                (false, false) => Origin::Grant,
+                (true, false) => Origin::Acquire,
+                (false, true) => Origin::Register,
+                (true, true) => return Err(Damage::new("a lease that was made for two reasons")),
+            },
             capped: record.capped,
             unconfirmed: record.unconfirmed,
             lost: record.lost,
+            registers,
+            gap_ms: span(record.gap_ms, TTL_MS_MAX)?.millis(),
+            suspect: record.suspect.map(Suspect::read).transpose()?.map(Box::new),
             stakes,
             keys: BTreeSet::new(),
+            instances: BTreeSet::new(),
             children: BTreeSet::new(),
             index: Index::default(),
             carried: 0,
@@ -496,6 +530,12 @@ impl Ledger {
             Kind::Past(record) => {
                 let (key, version) = Version::read(record)?;
                 self.keyspace.past.versions.entry(key).or_default().push_back(version);
+                true
+            }
+            Kind::Instance(record) => self.read_instance(&record)?,
+            Kind::Judged(record) => self.read_judged(&record)?,
+            Kind::EndedInstance(record) => {
+                self.history.remember_instance(record.read()?);
                 true
             }
             Kind::ToSeat(arrival) => {

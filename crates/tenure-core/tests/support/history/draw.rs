@@ -1,6 +1,7 @@
 //! How plans are drawn. The weights are such that everything happens often: lines form, claims collide, leases die.
 
 use super::keyed::keyed;
+use super::listed::listing;
 use super::{
     Asking, Begin, CLASSES, Clock, Expecting, HOLDERS, LEASES, LIMITS_MS, Order, PREFIXES, Pick, Plan, Preset,
     RESOURCES, Request, SPANS_MS, Shown, TTLS_MS, Waiting, Wanting, Whom, Wish,
@@ -25,6 +26,29 @@ pub(crate) fn key_plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
     let clock = prop_oneof![
         6 => (0..90_u64).prop_map(Clock::Forward),
         1 => Just(Clock::Deadline),
+    ];
+    let plan = (clock, collection::vec(order, 0..6)).prop_map(|(clock, orders)| Plan { clock, orders });
+    collection::vec(plan, 1..=entries)
+}
+
+/// A history of up to so many entries, most of which are about instances.
+pub(crate) fn instance_plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
+    let on_a_lease = (living(), asking()).prop_map(|(lease, asking)| Order::AcquireOn(lease, asking));
+    let order = prop_oneof![
+        2 => begin().prop_map(Order::Grant).boxed(),
+        2 => on_a_lease.boxed(),
+        1 => living().prop_map(Order::ReleaseLease).boxed(),
+        3 => renewals().boxed(),
+        1 => keyed().prop_map(Order::Keyed).boxed(),
+        1 => forced_ends().boxed(),
+        24 => listing().prop_map(Order::Listed).boxed(),
+    ];
+    let clock = prop_oneof![
+        6 => (0..90_u64).prop_map(Clock::Forward),
+        1 => (90..5000_u64).prop_map(Clock::Forward),
+        1 => (20_000..70_000_u64).prop_map(Clock::Forward),
+        2 => Just(Clock::Deadline),
+        1 => Just(Clock::BeforeDeadline),
     ];
     let plan = (clock, collection::vec(order, 0..6)).prop_map(|(clock, orders)| Plan { clock, orders });
     collection::vec(plan, 1..=entries)
@@ -58,6 +82,7 @@ fn an_order() -> impl Strategy<Value = Order> {
         4 => transfer.boxed(),
         3 => about_the_rest().boxed(),
         5 => keyed().prop_map(Order::Keyed).boxed(),
+        4 => listing().prop_map(Order::Listed).boxed(),
     ]
 }
 
@@ -109,7 +134,7 @@ fn about_the_rest() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn begin() -> impl Strategy<Value = Begin> {
+pub(super) fn begin() -> impl Strategy<Value = Begin> {
     let lease = prop_oneof![
         6 => (0..LEASES as usize).prop_map(Pick::Free),
         2 => (1..=LEASES).prop_map(Pick::Any),
@@ -205,7 +230,7 @@ fn a_delay() -> impl Strategy<Value = usize> {
     prop_oneof![1 => Just(0_usize), 1 => 0..SPANS_MS.len()]
 }
 
-fn free() -> impl Strategy<Value = Free> {
+pub(super) fn free() -> impl Strategy<Value = Free> {
     prop_oneof![2 => Just(Free::WhenVacated), 1 => Just(Free::Now)]
 }
 

@@ -13,12 +13,15 @@ impl Model {
         self.change(happened);
     }
 
-    fn end_tree(&mut self, root: LeaseId, how: &End, free: Free) -> Vec<Happening> {
+    pub(super) fn end_tree(&mut self, root: LeaseId, how: &End, free: Free) -> Vec<Happening> {
         let tree = self.children_first(root);
         let mut happened = self.delete_if(|_, lease| lease.is_some_and(|lease| tree.contains(&lease)));
         for lease in tree {
             let how = if lease == root { how.clone() } else { End::ParentEnded { parent: root } };
             happened.extend(self.end_stakes(lease, &how, free));
+            let hung = self.instances.iter().filter(|(_, listed)| listed.lease == lease);
+            let hung: Vec<_> = hung.map(|(key, _)| key.clone()).collect();
+            happened.extend(hung.iter().map(|key| self.gone(key, &how)));
             let ended = self.leases.remove(&lease).expect("it was found in the tree");
             let holder = ended.grant.holder;
             let remembered = EndedLease {
@@ -65,7 +68,7 @@ impl Model {
         let holder = lease.grant.holder.clone();
         let promised = match (free, how) {
             (Free::Now, _) => None,
-            (_, End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. }) => None,
+            (_, End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } | End::Unhealthy) => None,
             (_, End::Revoked { .. } | End::ParentEnded { .. }) => Some(lease.deadline),
             (_, End::Expired | End::MaxLifetime) => Some(self.now),
         };

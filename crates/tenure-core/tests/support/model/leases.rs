@@ -195,7 +195,7 @@ impl Model {
             capped: false,
             unconfirmed: false,
             lost: 0,
-            lifetime_from: (origin == Origin::Grant).then_some(self.now),
+            lifetime_from: (origin != Origin::Acquire).then_some(self.now),
         };
         self.leases.insert(id, lease);
         let (deadline, capped) = self.reach(id);

@@ -7,15 +7,17 @@ mod ends;
 mod forced;
 pub(crate) mod keys;
 mod leases;
+mod registry;
 mod txn;
 pub(crate) mod view;
 
 use keys::{Changed, Map};
+use registry::{Gone, Listed};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant, Handle, Happening,
-    Holder, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl, Units,
-    Vacating, limits,
+    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl,
+    Units, Vacating, limits,
 };
 
 /// All there is, as plain as it can be.
@@ -50,6 +52,11 @@ pub(crate) struct Model {
     ended_leases: BTreeMap<LeaseId, EndedLease>,
     /// All holding claims that ever ended, oldest first.
     ended_claims: Vec<EndedClaim>,
+    instances: BTreeMap<InstanceKey, Listed>,
+    /// All instances that ever ended, oldest first.
+    gone_instances: Vec<Gone>,
+    /// The last instance that was numbered.
+    numbered: u64,
     /// What happened in the entry that is being applied.
     events: Vec<Event>,
 }
@@ -77,6 +84,7 @@ struct Lease {
 enum Origin {
     Grant,
     Acquire,
+    Register,
 }
 
 /// A moment with what the wall clock showed.
@@ -126,6 +134,9 @@ enum Due {
     WaitLimit(u64),
     Vacating(Fence),
     Break(Fence),
+    Stale(u64, usize),
+    Held(u64),
+    Unhealthy(u64),
 }
 
 impl Default for Model {
@@ -150,6 +161,9 @@ impl Default for Model {
             compacted: None,
             ended_leases: BTreeMap::new(),
             ended_claims: Vec::new(),
+            instances: BTreeMap::new(),
+            gone_instances: Vec::new(),
+            numbered: 0,
             events: Vec::new(),
         }
     }
@@ -188,6 +202,11 @@ impl Model {
             Command::Delete(delete) => Ok(self.delete(&delete.keys)),
             Command::Txn(txn) => self.txn(txn),
             Command::Compact(compact) => self.compact(compact.revision),
+            Command::Register(register) => self.register(register),
+            Command::UpdateInstance(update) => self.update_instance(update),
+            Command::Drain(drain) => self.drain(drain),
+            Command::Deregister(deregister) => self.deregister(deregister),
+            Command::SetHealth(set) => self.set_health(set),
         }
     }
 
@@ -206,6 +225,9 @@ impl Model {
                     let (_, force) = claim.breaks.clone().expect("it was just found");
                     self.break_one(fence, &force);
                 }
+                Due::Stale(number, check) => self.stale_status(number, check),
+                Due::Held(number) => self.held_no_longer(number),
+                Due::Unhealthy(number) => self.unhealthy(number),
             }
             self.forget_capacities();
         }
@@ -226,7 +248,8 @@ impl Model {
         let limits = self.groups.iter().filter_map(|group| Some((group.until?, Due::WaitLimit(group.arrival))));
         let vacating = self.vacating.iter().map(|(fence, stake)| (stake.until, Due::Vacating(*fence)));
         let breaks = self.held.iter().filter_map(|claim| Some((claim.breaks.as_ref()?.0, Due::Break(claim.fence))));
-        leases.chain(limits).chain(vacating).chain(breaks).collect()
+        let instances = self.instances.values().flat_map(Listed::due);
+        leases.chain(limits).chain(vacating).chain(breaks).chain(instances).collect()
     }
 
     /// Numbers what one visible change made happen.

@@ -1,11 +1,13 @@
 //! What can be seen of a ledger and of the model, in one form, so that they can be compared.
 
+use super::registry::Listed;
 use super::{Group, Held, Lease, Model};
-use crate::support::history::{all_leases, all_resources};
+use crate::support::history::{all_instances, all_leases, all_resources};
 use std::collections::BTreeMap;
 use tenure_core::{
-    Class, EndedClaim, EndedLease, Epoch, Fence, Force, Holder, Holding, Key, KeyValue, Labels, LeaseId, Ledger,
-    Lifetime, Mode, Moment, Name, Note, Priority, Revision, Span, Stake, Ttl, Units, Vacating,
+    Class, Details, Draining, End, EndedClaim, EndedLease, Epoch, Fence, Finding, Force, Health, Holder, Holding,
+    Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note, Priority,
+    Revision, Span, Stake, Ttl, Units, Vacating,
 };
 
 /// All that can be seen.
@@ -21,6 +23,34 @@ pub(crate) struct View {
     classes: Vec<Class>,
     ended_leases: Vec<EndedLease>,
     ended_claims: Vec<EndedClaim>,
+    instances: BTreeMap<InstanceKey, InstanceView>,
+    ended_instances: Vec<EndView>,
+}
+
+#[derive(Debug, PartialEq)]
+struct InstanceView {
+    lease: LeaseId,
+    epoch: Option<Epoch>,
+    details: Details,
+    since: (Moment, u64),
+    draining: Option<Draining>,
+    findings: Vec<Finding>,
+    overall: Health,
+    critical_since: Option<Moment>,
+    held_until: Option<Moment>,
+    points: u64,
+}
+
+#[derive(Debug, PartialEq)]
+struct EndView {
+    instance: InstanceKey,
+    lease: LeaseId,
+    holder: Holder,
+    epoch: Option<Epoch>,
+    since: (Moment, u64),
+    points: u64,
+    how: End,
+    when: (Moment, u64),
 }
 
 #[derive(Debug, PartialEq)]
@@ -42,6 +72,7 @@ struct LeaseView {
     renewed_wall_ms: u64,
     stakes: BTreeMap<Name, Stake>,
     keys: Vec<Key>,
+    instances: Vec<InstanceKey>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -91,7 +122,40 @@ pub(crate) fn of_ledger(ledger: &Ledger) -> View {
         ended_claims: all_resources()
             .flat_map(|name| ledger.ended_claims(&name).cloned().collect::<Vec<_>>())
             .collect(),
+        instances: all_instances()
+            .filter_map(|key| Some((key.clone(), instance_of_ledger(ledger, ledger.instance(&key)?))))
+            .collect(),
+        ended_instances: all_instances().flat_map(|key| ends_of_ledger(ledger, &key)).collect(),
     }
+}
+
+fn instance_of_ledger(ledger: &Ledger, instance: &Instance) -> InstanceView {
+    InstanceView {
+        lease: instance.lease(),
+        epoch: instance.epoch(),
+        details: instance.details().clone(),
+        since: (instance.since(), instance.since_wall_ms()),
+        draining: instance.draining().cloned(),
+        findings: instance.findings().map(|(_, finding)| finding.clone()).collect(),
+        overall: instance.overall(),
+        critical_since: instance.critical_since(),
+        held_until: instance.held_until(),
+        points: instance.penalty().at(ledger.now()),
+    }
+}
+
+fn ends_of_ledger(ledger: &Ledger, key: &InstanceKey) -> Vec<EndView> {
+    let ended = ledger.ended_instances(key).map(|ended| EndView {
+        instance: ended.instance.clone(),
+        lease: ended.lease,
+        holder: ended.holder.clone(),
+        epoch: ended.epoch,
+        since: (ended.since, ended.since_wall_ms),
+        points: ended.penalty.at(ledger.now()),
+        how: ended.how.clone(),
+        when: (ended.when, ended.wall_ms),
+    });
+    ended.collect()
 }
 
 fn lease_of_ledger(lease: &tenure_core::Lease) -> LeaseView {
@@ -113,6 +177,7 @@ fn lease_of_ledger(lease: &tenure_core::Lease) -> LeaseView {
         renewed_wall_ms: lease.renewed_wall_ms(),
         stakes: lease.stakes().map(|(name, stake)| (name.clone(), stake.clone())).collect(),
         keys: lease.keys().cloned().collect(),
+        instances: lease.instances().cloned().collect(),
     }
 }
 
@@ -161,6 +226,8 @@ impl Model {
             classes: self.classes.values().cloned().collect(),
             ended_leases: self.ended_leases.values().cloned().collect(),
             ended_claims: all_resources().flat_map(|name| self.remembered_claims(&name)).cloned().collect(),
+            instances: self.instances.iter().map(|(key, listed)| (key.clone(), self.instance_view(listed))).collect(),
+            ended_instances: all_instances().flat_map(|key| self.end_views(&key)).collect(),
         }
     }
 
@@ -190,7 +257,37 @@ impl Model {
             renewed_wall_ms: lease.renewed.wall_ms,
             stakes: holding.chain(waiting).collect(),
             keys: keys.map(|(key, _)| key.clone()).collect(),
+            instances: self.instances.iter().filter(|(_, it)| it.lease == id).map(|(key, _)| key.clone()).collect(),
         }
+    }
+
+    fn instance_view(&self, listed: &Listed) -> InstanceView {
+        InstanceView {
+            lease: listed.lease,
+            epoch: listed.epoch,
+            details: listed.details.clone(),
+            since: (listed.since.at, listed.since.wall_ms),
+            draining: listed.draining.clone(),
+            findings: listed.findings.clone(),
+            overall: listed.overall(),
+            critical_since: listed.critical_since,
+            held_until: listed.held_until,
+            points: listed.points.at(self.now),
+        }
+    }
+
+    fn end_views(&self, key: &InstanceKey) -> Vec<EndView> {
+        let gone = self.remembered_instances(key).into_iter().map(|gone| EndView {
+            instance: gone.instance.clone(),
+            lease: gone.lease,
+            holder: gone.holder.clone(),
+            epoch: gone.epoch,
+            since: (gone.since.at, gone.since.wall_ms),
+            points: gone.points.at(self.now),
+            how: gone.how.clone(),
+            when: (gone.when.at, gone.when.wall_ms),
+        });
+        gone.collect()
     }
 
     fn resource_view(&self, name: &Name) -> ResourceView {

@@ -47,6 +47,7 @@ impl<'a> Asked<'a> {
             Command::Revoke(revoke) => Some(&revoke.force),
             Command::Break(order) if order.delay == Span::ZERO => Some(&order.force),
             Command::Transfer(transfer) => transfer.force.as_ref(),
+            Command::Deregister(deregister) => deregister.force.as_ref(),
             _ => None,
         });
         let mut frees = forces.filter(|force| force.by == *by && force.reason == *reason).map(|force| force.free);

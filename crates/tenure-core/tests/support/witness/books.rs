@@ -2,10 +2,12 @@
 //! may not tell is refused here.
 
 use super::asked::Asked;
+use super::instances::Instances;
 use super::seen::Seen;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    End, Event, Fence, Free, Happening, Holder, Key, LeaseId, Leave, Mode, Moment, Name, Span, Units, Wait, limits,
+    End, Event, Fence, Free, Happening, Holder, InstanceKey, Key, LeaseId, Leave, Mode, Moment, Name, Span, Units,
+    Wait, limits,
 };
 
 /// All that the witness knows.
@@ -23,6 +25,7 @@ pub(super) struct Books {
     /// When claims will be broken, and how soon they are free then.
     pub(super) orders: BTreeMap<Fence, (Moment, Free)>,
     pub(super) keys: BTreeMap<Key, Written>,
+    pub(super) instances: Instances,
     /// Changes of the keyspace, which begins with revision 1.
     pub(super) kv_changes: u64,
     arrivals: u64,
@@ -45,6 +48,7 @@ pub(super) struct Life {
     pub(super) has_class: bool,
     pub(super) stakes: BTreeMap<Name, Staked>,
     pub(super) keys: BTreeSet<Key>,
+    pub(super) instances: BTreeSet<InstanceKey>,
 }
 
 /// Holding, with this fence, or waiting since this arrival.
@@ -212,6 +216,7 @@ impl Books {
                     has_class: class.is_some(),
                     stakes: BTreeMap::new(),
                     keys: BTreeSet::new(),
+                    instances: BTreeSet::new(),
                 };
                 if let Some(parent) = parent {
                     assert!(self.alive.contains_key(parent), "a parent lives");
@@ -273,6 +278,16 @@ impl Books {
             Happening::ClassSet { .. } => {}
             Happening::Put { key, lease, kv_revision, version } => self.put(key, *lease, *kv_revision, *version),
             Happening::Deleted { key, lease, .. } => self.deleted(key, *lease),
+            Happening::Registered { instance, lease, holder, epoch } => {
+                self.life(*lease, holder).instances.insert(instance.clone());
+                self.instances.registered(instance, *lease, *epoch, &mut self.seen);
+            }
+            Happening::Deregistered { instance, lease, how } => {
+                let life = self.alive.get_mut(lease).expect("an instance hangs on a living lease");
+                assert!(life.instances.remove(instance), "an instance hangs on its own lease");
+                self.instances.deregistered(instance, *lease, how, &mut self.seen);
+            }
+            of_instance => self.instances.happened(of_instance, now, &mut self.seen),
         }
     }
 
@@ -402,7 +417,7 @@ impl Books {
         let delayed = now.plus(seat.lock_delay);
         // What is known is the least: a touch earlier in this entry may have moved the deadline, and makes no event.
         let least = match how {
-            End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } => None,
+            End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } | End::Unhealthy => None,
             _ if free == Some(Free::Now) => None,
             End::Expired | End::MaxLifetime => Some(delayed),
             End::Revoked { .. } | End::ParentEnded { .. } => Some(delayed.max(promised)),
@@ -444,7 +459,8 @@ impl Books {
     fn ended(&mut self, lease: LeaseId, holder: &Holder, how: &End, now: Moment) {
         let life = self.alive.remove(&lease).expect("S8: a lease ends exactly once");
         assert_eq!(&life.holder, holder, "an end names the holder of its lease");
-        assert!(life.stakes.is_empty() && life.keys.is_empty(), "S9: all that hangs on a lease ends with it");
+        let is_bare = life.stakes.is_empty() && life.keys.is_empty() && life.instances.is_empty();
+        assert!(is_bare, "S9: all that hangs on a lease ends with it");
         self.seen.ended(how);
         assert!(!self.children.contains_key(&lease), "S9: children end before their parents");
         if let Some(parent) = life.parent {

@@ -3,6 +3,7 @@
 
 mod asked;
 mod books;
+mod instances;
 mod seen;
 mod tree;
 
@@ -60,6 +61,7 @@ impl Witness {
         self.leases_agree(&moved);
         self.resources_agree();
         self.keys_agree();
+        self.instances_agree();
         tree::no_circle(&self.books);
         self.nothing_is_overlooked(&applied);
         self.history_agrees(&before, &applied.events);
@@ -96,6 +98,17 @@ impl Witness {
         }
         assert!(one.resources_from("").eq(two.resources_from("")), "resources survive a restart");
         assert!(one.keys_from(b"").eq(two.keys_from(b"")), "keys survive a restart");
+        let instances = |ledger: &Ledger| -> Vec<_> {
+            let services = ledger.services_from("").map(|(name, _)| name.clone());
+            services
+                .flat_map(|name| ledger.instances(&name, "").map(|(_, it)| it.clone()).collect::<Vec<_>>())
+                .collect()
+        };
+        assert_eq!(instances(one), instances(two), "instances survive a restart");
+        let kept = |ledger: &Ledger| -> Vec<_> {
+            ledger.leases_from(None).map(|(_, it)| (it.suspect().copied(), it.gap_ms())).collect()
+        };
+        assert_eq!(kept(one), kept(two), "who is suspect survives a restart");
         assert_eq!((one.kv_bytes(), one.kv_compacted()), (two.kv_bytes(), two.kv_compacted()));
         let told = |ledger: &Ledger| -> Vec<Changed> {
             let oldest = ledger.kv_compacted().unwrap_or(0);
@@ -109,6 +122,9 @@ impl Witness {
         for what in events.iter().map(|event| &event.what) {
             if let Some(lease) = what.lease() {
                 assert_eq!(one.ended_lease(lease), two.ended_lease(lease), "ended leases survive a restart");
+            }
+            if let Some(instance) = what.instance() {
+                assert!(one.ended_instances(instance).eq(two.ended_instances(instance)), "ends survive a restart");
             }
             if let Some(name) = what.resource() {
                 assert!(one.ended_claims(name).eq(two.ended_claims(name)), "ended claims survive a restart");
@@ -276,6 +292,7 @@ impl Witness {
             });
             assert!(stakes.eq(life.stakes.iter().map(|(name, staked)| (name, *staked))), "lease {id} has its claims");
             assert!(lease.keys().eq(&life.keys), "lease {id} has its keys");
+            assert!(lease.instances().eq(&life.instances), "lease {id} has its instances");
             let parent = life.parent.and_then(|parent| self.ledger.lease(parent));
             assert!(parent.is_none_or(|parent| is <= parent.deadline()), "lease {id} outlives its parent");
         }
@@ -327,7 +344,9 @@ impl Witness {
         let limits = books.groups.values().filter_map(|group| group.limit);
         let stays = books.places.values().flat_map(|place| place.vacating.values().map(|stay| stay.until));
         let breaks = books.orders.values().map(|(at, _)| *at);
-        let first = leases.chain(limits).chain(stays).chain(breaks).min();
+        let instances = self.ledger.services_from("").flat_map(|(_, service)| service.instances());
+        let instances = instances.filter_map(|(_, it)| instances::first_due(it));
+        let first = leases.chain(limits).chain(stays).chain(breaks).chain(instances).min();
         assert_eq!(applied.next_deadline.is_some(), first.is_some(), "there is a next deadline while anything is due");
         assert!(applied.next_deadline <= first, "nothing is due before the next deadline");
         assert_eq!(applied.next_deadline, self.ledger.next_deadline(), "the ledger knows its next deadline");

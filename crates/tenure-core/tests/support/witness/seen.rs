@@ -24,6 +24,12 @@ pub(crate) struct Seen {
     pub(crate) waited_out: u64,
     pub(crate) transferred: u64,
     pub(crate) would_deadlock: u64,
+    pub(crate) unhealthy: u64,
+    /// Instances that came, and that went.
+    pub(crate) registered: u64,
+    pub(crate) deregistered: u64,
+    pub(crate) replaced: u64,
+    pub(crate) held_down: u64,
 }
 
 impl Seen {
@@ -36,6 +42,7 @@ impl Seen {
             End::Superseded => &mut self.superseded,
             End::MaxLifetime => &mut self.outlived,
             End::WaitedOut => &mut self.waited_out,
+            End::Unhealthy => &mut self.unhealthy,
             End::Transferred { .. } => panic!("a claim is transferred, and a lease is not"),
         };
         *counter += 1;
@@ -47,7 +54,7 @@ impl Seen {
     }
 
     /// Every counter.
-    fn all(&mut self) -> [&mut u64; 18] {
+    fn all(&mut self) -> [&mut u64; 23] {
         [
             &mut self.seated_from_line,
             &mut self.expired,
@@ -67,6 +74,11 @@ impl Seen {
             &mut self.waited_out,
             &mut self.transferred,
             &mut self.would_deadlock,
+            &mut self.unhealthy,
+            &mut self.registered,
+            &mut self.deregistered,
+            &mut self.replaced,
+            &mut self.held_down,
         ]
     }
 

@@ -9,6 +9,10 @@ const CIRCLES_MAX: usize = 100;
 
 /// Checks the order of what ends in one change, and returns the first of the tree, if one ends.
 pub(super) fn check(books: &Books, change: &[Event]) -> Option<LeaseId> {
+    // What takes the place of an instance comes at the same revision, after the end of that one.
+    let comes = |event: &Event| matches!(event.what, Happening::Granted { .. } | Happening::Registered { .. });
+    let ends = change.iter().rposition(|event| !comes(event)).map_or(0, |last| last + 1);
+    let change = &change[..ends];
     let ends = change.iter().filter_map(|event| match &event.what {
         Happening::Ended { lease, how, .. } => Some((*lease, how)),
         _ => None,

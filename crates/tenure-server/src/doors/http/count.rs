@@ -46,6 +46,16 @@ fn call(method: &Method, path: &str) -> Call {
         ("DELETE", "/v1/keys" | "/v1/keys/{*key}") => Call::Delete,
         ("GET", "/v1/history") => Call::History,
         ("GET", "/v1/watch") => Call::Watch,
+        ("GET", "/v1/instances" | "/v1/prometheus/targets") => Call::Discover,
+        ("GET", "/v1/instances/{*instance}") => Call::ShowInstance,
+        ("PUT", "/v1/instances/{*instance}") => Call::Register,
+        ("PATCH", "/v1/instances/{*instance}") => Call::UpdateInstance,
+        ("DELETE", "/v1/instances/{*instance}") => Call::Deregister,
+        ("PUT", "/v1/heartbeat/{*instance}") => Call::Renew,
+        ("PUT", "/v1/health/{*instance}") => Call::SetHealth,
+        ("PUT" | "DELETE", "/v1/drain/{*instance}") => Call::Drain,
+        ("GET", "/v1/services") => Call::ListServices,
+        ("GET", "/v1/watch/instances") => Call::WatchInstances,
         ("GET", "/v1/status") => Call::Status,
         ("GET", "/v1/cluster/members") => Call::Members,
         ("POST", "/v1/cluster/members") => Call::AddMember,
@@ -70,12 +80,13 @@ mod tests {
                 (Method::POST, &item.post),
                 (Method::PUT, &item.put),
                 (Method::DELETE, &item.delete),
+                (Method::PATCH, &item.patch),
             ];
             for (method, _) in methods.into_iter().filter(|(_, described)| described.is_some()) {
                 assert_ne!(call(&method, path), Call::Other, "{method} {path}");
                 count += 1;
             }
         }
-        assert_eq!(count, 32);
+        assert_eq!(count, 44);
     }
 }

@@ -21,12 +21,15 @@ mod body;
 mod claims;
 mod cluster;
 mod count;
+mod discover;
 mod events;
 mod guard;
+mod instances;
 mod keys;
 mod leases;
 mod poll;
 mod problem;
+mod prometheus;
 mod resources;
 
 use super::desk::Desk;
@@ -130,6 +133,14 @@ fn described() -> OpenApiRouter<HttpDoor> {
         .routes(routes!(keys::get, keys::put, keys::delete))
         .routes(routes!(events::history))
         .routes(routes!(events::watch))
+        .routes(routes!(discover::discover))
+        .routes(routes!(discover::services))
+        .routes(routes!(discover::watch))
+        .routes(routes!(prometheus::targets))
+        .routes(routes!(instances::show, instances::register, instances::update, instances::deregister))
+        .routes(routes!(instances::heartbeat))
+        .routes(routes!(instances::set_health))
+        .routes(routes!(instances::drain, instances::undrain))
         .routes(routes!(cluster::members, cluster::add))
         .routes(routes!(cluster::remove))
         .routes(routes!(cluster::transfer))

@@ -111,6 +111,7 @@ fn item(id: LeaseId, lease: &Lease, now: Moment) -> v1::Lease {
         is_final: lease.is_final(),
         lifetime_ms,
         lifetime_while_others_wait,
+        instances: lease.instances().take(LISTED_MAX).map(ToString::to_string).collect(),
         ..v1::Lease::default()
     };
     for (name, stake) in lease.stakes().take(LISTED_MAX) {

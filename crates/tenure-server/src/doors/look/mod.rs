@@ -1,5 +1,6 @@
 //! What reads show: each function looks at the ledger and writes a reply. Nothing here changes anything or waits.
 
+pub(super) mod instance;
 pub(super) mod key;
 pub(super) mod lease;
 pub(super) mod past;
@@ -34,6 +35,11 @@ impl Page {
     fn looks(&mut self) -> bool {
         self.looks = self.looks.saturating_sub(1);
         self.looks > 0
+    }
+
+    /// Notes that so many more things were looked at.
+    fn has_looked_at(&mut self, things: usize) {
+        self.looks = self.looks.saturating_sub(things).max(1);
     }
 
     fn takes(&mut self, item: &impl Message) -> bool {

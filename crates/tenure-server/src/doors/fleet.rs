@@ -1,0 +1,316 @@
+//! Watches of instances: a snapshot, then changes, then how long everything is valid. Each reads the ledger from its own
+//! place and is woken only by the services that it watches. No more than one message is made before the client has taken
+//! the one before.
+
+use super::desk::Desk;
+use super::fresh;
+use super::look::instance::{self, Wanted};
+use super::{unready, watch};
+use crate::bells::{Bell, Hanging};
+use crate::lessor::Unready;
+use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RETRY_AFTER};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::ended;
+use tenure_api::v1::{DiscoverRequest, Failure, RemovedInstance, WatchInstancesReply, WatchInstancesRequest};
+use tenure_core::{Happening, InstanceId, InstanceKey, Ledger, Moment, Name, Revision};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+
+pub(super) type Replies = ReceiverStream<Result<WatchInstancesReply, Failure>>;
+
+/// What has changed: each instance with how it ended, if it did.
+pub(super) type Changes = BTreeMap<InstanceKey, Option<tenure_api::v1::End>>;
+
+/// Nobody listens any longer.
+struct Gone;
+
+/// Starts a watch.
+pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies, Failure> {
+    let after = request.after;
+    let wanted = Wanted::read(&DiscoverRequest {
+        service: request.service,
+        service_prefix: request.service_prefix,
+        capabilities: request.capabilities,
+        labels: request.labels,
+        zone: request.zone,
+        all: request.all,
+        ..DiscoverRequest::default()
+    });
+    let wanted = wanted.map_err(|bad| bad.failure())?;
+    let bell = Arc::new(Bell::default());
+    // Hung up before the first look, so that nothing is missed between the two.
+    let hanging = desk.node().service_bells().hang(wanted.keys(), &bell);
+    let hanging = hanging.ok_or_else(|| unready(&Unready::Overloaded { retry_after: RETRY_AFTER }))?;
+    let (replies, receiver) = mpsc::channel(1);
+    let watch = Watch {
+        desk,
+        wanted,
+        bell,
+        _hanging: hanging,
+        replies,
+        at: Revision(after),
+        floor: Revision(after),
+        recent: BTreeMap::new(),
+        is_empty: None,
+    };
+    tokio::spawn(watch.run());
+    Ok(ReceiverStream::new(receiver))
+}
+
+struct Watch {
+    desk: Desk,
+    wanted: Wanted,
+    bell: Arc<Bell>,
+    _hanging: Hanging,
+    replies: Sender<Result<WatchInstancesReply, Failure>>,
+    /// Everything up to here was told.
+    at: Revision,
+    /// The snapshot was read at this revision or before.
+    floor: Revision,
+    /// What was put since, and the revision at which it was read.
+    recent: BTreeMap<InstanceKey, Revision>,
+    /// Whether the watcher knows of no instance. None: it resumed, and only it knows.
+    is_empty: Option<bool>,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        let _watching = self.desk.node().metrics().watching();
+        let begun = match self.at {
+            Revision(0) => self.snapshot().await,
+            _ => self.resume().await,
+        };
+        let Ok(()) = begun else { return };
+        let mut pause = FRESH_MIN;
+        loop {
+            let woken = tokio::select! {
+                rung = timeout(pause, self.bell.rung()) => rung.ok(),
+                () = self.replies.closed() => return,
+            };
+            let gone = match woken {
+                Some(from) => self.changes(Revision(from.saturating_sub(1)), false).await.err(),
+                None => match self.freshen().await {
+                    Ok(next) => {
+                        pause = next;
+                        None
+                    }
+                    Err(gone) => Some(gone),
+                },
+            };
+            if gone.is_some() {
+                return;
+            }
+        }
+    }
+
+    async fn send(&self, reply: WatchInstancesReply) -> Result<(), Gone> {
+        self.replies.send(Ok(reply)).await.map_err(|_| Gone)
+    }
+
+    async fn fail(&self, failure: Failure) -> Gone {
+        // That nobody listens any longer is no matter.
+        let _ = self.replies.send(Err(failure)).await;
+        Gone
+    }
+
+    /// Tells all there is, in parts. What changes meanwhile is told afterwards.
+    async fn snapshot(&mut self) -> Result<(), Gone> {
+        let begun = self.desk.node().read(|ledger, _| ledger.revision()).await;
+        self.at = match begun {
+            Ok(revision) => revision,
+            Err(not_yet) => return Err(self.fail(unready(&not_yet)).await),
+        };
+        let mut from = None;
+        loop {
+            let node = self.desk.node();
+            let now = node.service_time_about();
+            let (put, next, revision) = node.read_stale(|ledger| {
+                let (items, next) = self.wanted.page(ledger, from.as_ref(), 0, now.max(ledger.now()));
+                (items, next, ledger.revision())
+            });
+            self.floor = revision;
+            self.is_empty = Some(self.is_empty.unwrap_or(true) && put.is_empty());
+            let last = next.is_none();
+            let revision = if last { self.at.0 } else { 0 };
+            self.send(WatchInstancesReply { snapshot: true, last, put, revision, ..Default::default() }).await?;
+            match next {
+                Some(key) => from = Some(key),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Goes on after a revision that may have been told by another node, which was ahead of this one.
+    async fn resume(&mut self) -> Result<(), Gone> {
+        let node = self.desk.node();
+        if node.read_stale(|ledger| self.at > ledger.revision())
+            && let Err(not_yet) = node.read(|_, _| ()).await
+        {
+            return Err(self.fail(unready(&not_yet)).await);
+        }
+        let now = node.read_stale(Ledger::revision);
+        if self.at > now {
+            return Err(self.fail(watch::ahead(self.at, now)).await);
+        }
+        self.changes(Revision(0), true).await
+    }
+
+    /// Tells what has changed, as far as it is of interest. Between the last place and `quiet` nothing was.
+    async fn changes(&mut self, quiet: Revision, is_first: bool) -> Result<(), Gone> {
+        let after = self.at.max(quiet);
+        let found = self.desk.node().read_stale(|ledger| {
+            let changes = changed(ledger, &self.wanted, after)?;
+            Ok((changes, ledger.revision()))
+        });
+        let (changes, now) = match found {
+            Ok(found) => found,
+            Err(oldest) => return Err(self.fail(watch::compacted(oldest)).await),
+        };
+        self.at = now;
+        if changes.is_empty() && !is_first {
+            return Ok(());
+        }
+        let mut changes = changes.into_iter().peekable();
+        loop {
+            let mut reply = self.part(&mut changes);
+            reply.last = changes.peek().is_none();
+            reply.revision = if reply.last { self.at.0 } else { 0 };
+            let last = reply.last;
+            if last {
+                reply.became_empty = self.has_become_empty(&reply);
+            }
+            self.send(reply).await?;
+            if last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As many changes as fit into a message, each as it is now.
+    fn part(
+        &mut self,
+        changes: &mut std::iter::Peekable<impl Iterator<Item = (InstanceKey, Option<tenure_api::v1::End>)>>,
+    ) -> WatchInstancesReply {
+        let node = self.desk.node();
+        let now = node.service_time_about();
+        let (wanted, recent) = (&self.wanted, &mut self.recent);
+        let mut reply = WatchInstancesReply::default();
+        node.read_stale(|ledger| {
+            let now = now.max(ledger.now());
+            let (mut count, mut bytes) = (0, 0);
+            while count < PAGE && bytes < PAGE_BYTES {
+                let Some((key, end)) = changes.next() else { break };
+                count += 1;
+                match ledger.instance(&key).filter(|instance| wanted.wants(instance)) {
+                    Some(instance) => {
+                        let item = instance::item(ledger, &key.service, &key.id, instance, now);
+                        bytes += item.encoded_len();
+                        reply.put.push(item);
+                        recent.insert(key, ledger.revision());
+                    }
+                    None => {
+                        let end = end.filter(|_| ledger.instance(&key).is_none());
+                        let (service, id) = (key.service.to_string(), key.id.to_string());
+                        reply.removed.push(RemovedInstance { service, id, end });
+                        recent.remove(&key);
+                    }
+                }
+            }
+        });
+        reply
+    }
+
+    /// Whether the watcher knows of no instance any longer, and did before.
+    fn has_become_empty(&mut self, reply: &WatchInstancesReply) -> bool {
+        if !reply.put.is_empty() {
+            self.is_empty = Some(false);
+        }
+        if reply.removed.is_empty() || self.is_empty == Some(true) {
+            return false;
+        }
+        let is_empty = self.desk.node().read_stale(|ledger| !self.wanted.is_met_in(ledger));
+        self.is_empty = Some(is_empty);
+        is_empty
+    }
+
+    /// Tells how long everything is valid, and up to where nothing of interest has happened. Says when to do so again.
+    async fn freshen(&mut self) -> Result<Duration, Gone> {
+        let told = *self.desk.node().revisions().borrow();
+        // Whoever was rung for something up to that revision looks at it first.
+        if self.bell.is_rung() {
+            return Ok(Duration::ZERO);
+        }
+        self.at = self.at.max(told);
+        let mut reply = WatchInstancesReply { last: true, revision: self.at.0, ..Default::default() };
+        let mut pause = FRESH_MAX;
+        let mut from = Some(String::new());
+        while let Some(first) = from {
+            let (services, next) = self.services(&first);
+            for service in services {
+                // Without the leader nobody knows, and whoever watches runs out of what was told before.
+                let Ok((fresh, again)) = self.fresh(&service).await else { break };
+                reply.fresh.extend(fresh);
+                pause = pause.min(again);
+                if reply.encoded_len() > PAGE_BYTES {
+                    self.send(std::mem::take(&mut reply)).await?;
+                    (reply.last, reply.revision) = (true, self.at.0);
+                }
+            }
+            from = next;
+        }
+        self.send(reply).await?;
+        Ok(pause)
+    }
+
+    /// Some of the services that are watched, and where the others begin.
+    fn services(&self, first: &str) -> (Vec<Name>, Option<String>) {
+        self.desk.node().read_stale(|ledger| {
+            let mut each = self.wanted.services(ledger, first).map(|(name, _)| name.clone());
+            let page = each.by_ref().take(PAGE).collect();
+            (page, each.next().map(|name| name.to_string()))
+        })
+    }
+
+    async fn fresh(&mut self, service: &Name) -> Result<(Vec<tenure_api::v1::Fresh>, Duration), Unready> {
+        let of_service = |key: &&InstanceKey| key.service == *service;
+        let recent: Vec<InstanceKey> = self.recent.keys().filter(of_service).cloned().collect();
+        let node = self.desk.node();
+        let floor = match recent.len() {
+            count if count > FRESH_RECENT_MAX => self.at.max(self.floor),
+            _ => self.floor,
+        };
+        let validity = self.desk.fresh().of(node, service, floor).await?;
+        for key in recent {
+            if let Entry::Occupied(put) = self.recent.entry(key)
+                && *put.get() <= validity.revision
+            {
+                put.remove();
+            }
+        }
+        let now = node.service_time_about();
+        let recent: Vec<(InstanceId, Moment)> = node.read_stale(|ledger| {
+            let keys = self.recent.keys().filter(of_service);
+            keys.filter_map(|key| Some((key.id.clone(), fresh::end(ledger, key)?))).collect()
+        });
+        Ok((validity.told(service, &recent, now), validity.again_in(now)))
+    }
+}
+
+/// The instances of interest to which something happened after a revision, and how those that ended did.
+pub(super) fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Result<Changes, Revision> {
+    let mut changes = Changes::new();
+    for event in ledger.events_after((after, u32::MAX))? {
+        let Some(key) = event.what.instance().filter(|key| wanted.is_of(&key.service)) else { continue };
+        let end = match &event.what {
+            Happening::Deregistered { how, .. } => Some(ended(how, event.at, event.wall_ms)),
+            _ => None,
+        };
+        changes.insert(key.clone(), end);
+    }
+    Ok(changes)
+}
