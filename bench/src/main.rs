@@ -7,6 +7,7 @@ mod etcd;
 mod http_load;
 mod listing;
 mod measure;
+mod registry;
 mod server;
 mod tenure_load;
 
@@ -102,6 +103,13 @@ async fn main() -> Result<(), Failure> {
             Some(figures) => rows.push((name, figures)),
             None => println!("{name}: left out, because it needs several nodes"),
         }
+    }
+    for (name, load) in registry::ROWS.into_iter().filter(|(name, _)| name.contains(&args.only)) {
+        let mut done = Vec::new();
+        for _ in 0..args.runs {
+            done.push(registry::measure(&args, load).await?);
+        }
+        rows.extend(median(&done).map(|figures| (name, figures)));
     }
     for (name, load, whose) in etcd::ROWS.into_iter().filter(|(name, ..)| name.contains(&args.only)) {
         // The end of many leases takes minutes, and is not a matter of chance.
