@@ -214,7 +214,11 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::WaitTooLong { asked_ms, max_ms } => v1::Failure { asked: *asked_ms, max: *max_ms, ..failure },
         Refusal::NoKey { key } => v1::Failure { key: key.bytes().into(), ..failure },
         Refusal::Compacted { .. } | Refusal::NotYet { .. } => failure,
-        Refusal::NoInstance { .. } | Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => failure,
+        Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => failure,
+        Refusal::NoInstance { ended: last, .. } => {
+            let end = last.as_ref().map(|(how, when, wall_ms)| ended(how, *when, *wall_ms));
+            v1::Failure { end, ..failure }
+        }
         Refusal::InstanceExists { holder, remaining_ms, .. } => {
             v1::Failure { holder: holder.to_string(), remaining_ms: *remaining_ms, ..failure }
         }
