@@ -1,6 +1,7 @@
 //! Every limit of `limits.rs` that a ledger in a test can reach: one below is accepted, one above is refused and changes
 //! nothing. Those of single values are in `values.rs`, those of the past in `bounded_history.rs`, those of keys in
-//! `keyspace.rs`, what is merely large in `large.rs`. Not reached: `LEASES_MAX` and `CLAIMS_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
+//! `keyspace.rs`, what is merely large in `large.rs`. Those of instances are in `registry.rs`
+//! and `registry_values.rs`. Not reached: `LEASES_MAX`, `CLAIMS_MAX` and `INSTANCES_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
 //! not by the ledger).
 
 mod support;

@@ -1,6 +1,8 @@
 //! The guard against correlated loss, exactly: who is kept, until when, and who is not; against a second count over random
 //! silences; and what the registry can hold. The rules themselves are in `scripts/registry_*.txt`.
 
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
 mod support;
 
 use proptest::collection;
@@ -376,4 +378,30 @@ fn a_registration_is_renewed_as_its_class_says() {
     all_accepted(&mut ledger, 1_000, [Command::SetClass(class(tenure_core::Policy::Explicit))]);
     assert!(matches!(renewed(&mut ledger, renew([1])), Err(Refusal::NotRenewable { .. })));
     assert!(matches!(renewed(&mut restored(&ledger), renew([1])), Err(Refusal::NotRenewable { .. })));
+}
+
+/// Ends are remembered up to a bound, for each id and over all, the oldest forgotten first; a restart remembers the same.
+#[test]
+fn ended_instances_are_remembered_up_to_a_bound() {
+    let lives = |lease: u64, service: &str| {
+        let Command::Register(register) = register_at(lease, service, 60_000) else { unreachable!() };
+        let instance = InstanceKey { id: key_id("a"), ..register.instance.clone() };
+        let gone = tenure_core::Deregister { instance: instance.clone(), lease: None, force: None };
+        [Command::Register(Register { instance, ..register }), Command::Deregister(gone)]
+    };
+    let ends = |ledger: &Ledger, service: &str| -> Vec<u64> {
+        let key = InstanceKey { service: name(service), id: key_id("a") };
+        ledger.ended_instances(&key).map(|ended| ended.lease.number()).collect()
+    };
+    let (mut ledger, each) = (Ledger::default(), limits::ENDED_INSTANCES_PER_ID_MAX as u64);
+    all_accepted(&mut ledger, 0, (1..=each + 2).flat_map(|lease| lives(lease, "api")));
+    assert_eq!(ends(&ledger, "api"), (3..=each + 2).collect::<Vec<_>>());
+    let all = limits::ENDED_INSTANCES_MAX as u64;
+    all_accepted(&mut ledger, 0, (1..=all - each).flat_map(|n| lives(100 + n, &format!("s{n}"))));
+    assert_eq!(ends(&ledger, "api").len() as u64, each, "there is room for all of them");
+    for mut ledger in [restored(&ledger), ledger] {
+        all_accepted(&mut ledger, 0, lives(99, "one/more"));
+        assert_eq!(ends(&ledger, "api"), (4..=each + 2).collect::<Vec<_>>(), "the oldest is forgotten");
+        assert_eq!((ends(&ledger, "s1"), ends(&ledger, "one/more")), (vec![101], vec![99]));
+    }
 }

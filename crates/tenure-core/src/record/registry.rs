@@ -172,6 +172,7 @@ pub(super) struct HealthRecord {
     note: String,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
 fn damage(bad: impl ToString) -> Damage {
     Damage(bad.to_string())
 }

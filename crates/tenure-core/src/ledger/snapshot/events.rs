@@ -141,8 +141,6 @@ pub(super) fn event_record(event: &Event) -> EventRecord {
         lease: event.what.lease().map_or(0, LeaseId::number),
         resource: event.what.resource().map_or_else(String::new, ToString::to_string),
         key: event.what.key().map_or_else(Vec::new, |key| key.bytes().to_vec()),
-        service: event.what.instance().map_or_else(String::new, |it| it.service.to_string()),
-        id: event.what.instance().map_or_else(String::new, |it| it.id.to_string()),
         ..EventRecord::default()
     };
     let kind = match &event.what {
@@ -218,6 +216,9 @@ pub(super) fn event_record(event: &Event) -> EventRecord {
 impl EventRecord {
     /// Takes in what happened to an instance.
     fn of_instance(&mut self, what: &Happening) -> EventKind {
+        if let Some(instance) = what.instance() {
+            (self.service, self.id) = (instance.service.to_string(), instance.id.to_string());
+        }
         match what {
             Happening::Registered { holder, epoch, .. } => {
                 self.holder = holder.to_string();
@@ -268,7 +269,6 @@ fn read_happening(record: EventRecord) -> Result<Happening, Damage> {
     let who = || holder(&record.holder);
     let token = || -> Result<Fence, Damage> { fence(record.fence) };
     let until = record.until_ms.map(Moment::from_millis);
-    let instance = || instance_key(&record.service, &record.id);
     Ok(match record.kind() {
         EventKind::Granted => Happening::Granted {
             lease: lease()?,
@@ -323,6 +323,17 @@ fn read_happening(record: EventRecord) -> Result<Happening, Damage> {
             lease: lease_or_none(record.lease)?,
             kv_revision: record.kv_revision,
         },
+        _ => read_of_instance(&record)?,
+    })
+}
+
+/// What happened to an instance.
+fn read_of_instance(record: &EventRecord) -> Result<Happening, Damage> {
+    let lease = || lease_id(record.lease);
+    let who = || holder(&record.holder);
+    let until = record.until_ms.map(Moment::from_millis);
+    let instance = || instance_key(&record.service, &record.id);
+    Ok(match record.kind() {
         EventKind::Registered => {
             let (instance, lease, holder) = (instance()?, lease()?, who()?);
             Happening::Registered { instance, lease, holder, epoch: epoch(record.epoch) }
@@ -345,7 +356,7 @@ fn read_happening(record: EventRecord) -> Result<Happening, Damage> {
             Happening::HealthChanged { instance, lease, check, overall, held_until: until }
         }
         EventKind::Deregistered => {
-            Happening::Deregistered { instance: instance()?, lease: lease()?, how: read_end(record.how)? }
+            Happening::Deregistered { instance: instance()?, lease: lease()?, how: read_end(record.how.clone())? }
         }
         EventKind::Suspected => Happening::Suspected {
             instance: instance()?,
@@ -354,6 +365,6 @@ fn read_happening(record: EventRecord) -> Result<Happening, Damage> {
             judgement: Judgement::read(record.judgement)?,
         },
         EventKind::Cleared => Happening::Cleared { instance: instance()?, lease: lease()? },
-        EventKind::Unspecified => return Err(Damage::new("an event of a kind that this build does not know")),
+        _ => return Err(Damage::new("an event of a kind that this build does not know")),
     })
 }

@@ -278,6 +278,12 @@ impl Books {
             Happening::ClassSet { .. } => {}
             Happening::Put { key, lease, kv_revision, version } => self.put(key, *lease, *kv_revision, *version),
             Happening::Deleted { key, lease, .. } => self.deleted(key, *lease),
+            of_instance => self.happened_to_instance(of_instance, now),
+        }
+    }
+
+    fn happened_to_instance(&mut self, what: &Happening, now: Moment) {
+        match what {
             Happening::Registered { instance, lease, holder, epoch } => {
                 self.life(*lease, holder).instances.insert(instance.clone());
                 self.instances.registered(instance, *lease, *epoch, &mut self.seen);
@@ -287,7 +293,7 @@ impl Books {
                 assert!(life.instances.remove(instance), "an instance hangs on its own lease");
                 self.instances.deregistered(instance, *lease, how, &mut self.seen);
             }
-            of_instance => self.instances.happened(of_instance, now, &mut self.seen),
+            other => self.instances.happened(other, now, &mut self.seen),
         }
     }
 
