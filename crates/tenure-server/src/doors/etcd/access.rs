@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
 use tenure_api::Code;
+use std::net::IpAddr;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::v1::Failure;
@@ -82,11 +83,28 @@ pub(crate) fn refusal(door: Door, headers: &HeaderMap, failure: &Failure) -> Res
 
 /// What is too large to be read at all is refused before this door is reached; it is said here as etcd says it.
 pub(crate) fn in_words_of_etcd(response: Response) -> Response {
-    let refused = Status::from_header_map(response.headers()).filter(|status| status.code() == tonic::Code::OutOfRange);
-    let found = refused.as_ref().and_then(|status| status.message().strip_prefix(TOO_LARGE));
-    let Some(bytes) = found.and_then(|rest| rest.split(' ').next()) else { return response };
+    let refused = Status::from_header_map(response.headers());
+    refused.and_then(|status| too_large(&status)).map_or(response, |status| status.into_http::<Body>())
+}
+
+/// The same of a message of a stream, whose other faults are said as they are.
+pub(super) fn of_stream(status: Status) -> Status {
+    too_large(&status).unwrap_or(status)
+}
+
+fn too_large(status: &Status) -> Option<Status> {
+    let found = status.message().strip_prefix(TOO_LARGE).filter(|_| status.code() == tonic::Code::OutOfRange);
+    let bytes = found?.split(' ').next()?;
     let text = format!("grpc: received message larger than max ({bytes} vs. {ETCD_MESSAGE_BYTES_MAX})");
-    Status::resource_exhausted(text).into_http::<Body>()
+    Some(Status::resource_exhausted(text))
+}
+
+/// An address, as it stands before a port.
+fn address(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
 }
 
 impl EtcdDoor {

@@ -1,5 +1,6 @@
 //! Leases, as etcd's clients ask for them. They are Tenure's leases, with times in seconds.
 
+use super::access::of_stream;
 use super::kv::ordered;
 use super::{EtcdDesk, Replies};
 use crate::limits::KEEP_ALIVES_MAX;
@@ -75,17 +76,20 @@ impl EtcdDesk {
         tokio::spawn(async move {
             let mut together = asked.ready_chunks(KEEP_ALIVES_MAX);
             while let Some(asked) = together.next().await {
-                let is_over = asked.iter().any(Result::is_err);
-                let leases: Vec<i64> = asked.into_iter().map_while(Result::ok).map(|one| one.id).collect();
-                let answers = desk.kept_alive(leases).await;
-                for answer in answers {
+                let (mut leases, mut end) = (Vec::new(), None);
+                for one in asked {
+                    match one {
+                        Ok(one) if end.is_none() => leases.push(one.id),
+                        Ok(_) => {}
+                        Err(status) => end = end.or(Some(Err(of_stream(status)))),
+                    }
+                }
+                // What was asked before the stream broke off is answered before that is.
+                for answer in desk.kept_alive(leases).await.into_iter().chain(end) {
                     let is_last = answer.is_err();
                     if replies.send(answer).await.is_err() || is_last {
                         return;
                     }
-                }
-                if is_over {
-                    return;
                 }
             }
         });

@@ -50,13 +50,15 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
     let max = ETCD_MESSAGE_BYTES_MAX;
     routes
         .add_service(KvServer::new(door.clone()).max_decoding_message_size(max).max_encoding_message_size(usize::MAX))
-        .add_service(WatchServer::new(door.clone()).max_encoding_message_size(usize::MAX))
-        .add_service(LeaseServer::new(door.clone()))
-        .add_service(ClusterServer::new(door.clone()))
-        .add_service(MaintenanceServer::new(door.clone()))
-        .add_service(AuthServer::new(door.clone()))
-        .add_service(LockServer::new(door.clone()))
-        .add_service(ElectionServer::new(door))
+        .add_service(
+            WatchServer::new(door.clone()).max_decoding_message_size(max).max_encoding_message_size(usize::MAX),
+        )
+        .add_service(LeaseServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(ClusterServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(MaintenanceServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(AuthServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(LockServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(ElectionServer::new(door).max_decoding_message_size(max))
 }
 
 impl EtcdDoor {

@@ -2,6 +2,7 @@
 //! only for keys that one of its watchers watches, reads the ledger from there on, and makes no more before the client
 //! has taken what was made.
 
+use super::access::of_stream;
 use super::watchers::{Told, Watcher, Watchers};
 use super::{EtcdDesk, Replies};
 use crate::bells::Bell;
@@ -75,7 +76,7 @@ impl Watching {
                     Some(Ok(_)) => Ok(()),
                     Some(Err(status)) => {
                         // Whoever has hung up needs no reason.
-                        let _ = self.replies.send(Err(status)).await;
+                        let _ = self.replies.send(Err(of_stream(status))).await;
                         return;
                     }
                     None => {
