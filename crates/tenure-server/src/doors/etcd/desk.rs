@@ -117,12 +117,13 @@ impl EtcdDesk {
     async fn put(&self, asked: &pb::PutRequest) -> Result<Tell, No> {
         let put = read_put(asked)?;
         small(asked)?;
-        // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease.
-        let is_gone = |lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none());
-        if read_lease(asked.lease).is_some_and(is_gone) {
-            return Err(Fault::no_lease().into());
-        }
-        let put = write_put(&self.did_one(put).await?);
+        let done = self.did_one(put).await.map_err(|no| match no {
+            // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease; of a transaction, the
+            // key, as the ledger does.
+            No::Fault(fault) if fault == Fault::key_not_found() && self.lacks(asked.lease) => Fault::no_lease().into(),
+            no => no,
+        })?;
+        let put = write_put(&done);
         Ok(Tell::Put(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put }))
     }
 
@@ -139,6 +140,10 @@ impl EtcdDesk {
         small(asked)?;
         let done = self.did(txn).await?;
         Ok(Tell::Txn(write_txn(&done, self.header(done.kv_revision))))
+    fn lacks(&self, lease: i64) -> bool {
+        read_lease(lease).is_some_and(|lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none()))
+    }
+
     }
 
     async fn compact(&self, asked: &pb::CompactionRequest) -> Result<Tell, No> {
@@ -176,10 +181,9 @@ impl EtcdDesk {
     async fn revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<Tell, No> {
         let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
         // To give a lease back twice is no error by our rules, and one by etcd's.
-        if self.node.read_stale(|ledger| ledger.lease(lease).is_none()) {
+        if self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await? == Reply::AlreadyReleased {
             return Err(Fault::no_lease().into());
         }
-        self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await?;
         Ok(Tell::LeaseRevoke(pb::LeaseRevokeResponse { header: Some(self.header_now()) }))
     }
 
