@@ -1,15 +1,16 @@
 //! Who may make which call of the dialect, and how a no is said to etcd's clients. An API key is a token, or the password
 //! that one is asked for with.
 
-use super::{EtcdDoor, gateway};
+use super::{EtcdDesk, EtcdDoor, gateway};
 use crate::access::Need;
 use crate::limits::ETCD_MESSAGE_BYTES_MAX;
+use crate::listen::Peer;
 use crate::metrics::Door;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
-use tenure_api::Code;
 use std::net::IpAddr;
+use tenure_api::Code;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::v1::Failure;
@@ -108,6 +109,20 @@ fn address(ip: IpAddr) -> String {
 }
 
 impl EtcdDoor {
+    /// The desk for whoever makes a call, which may grant leases.
+    pub(super) fn desk_of<T>(&self, request: &tonic::Request<T>) -> EtcdDesk {
+        self.desk_for(request.metadata().as_ref(), request.extensions().get())
+    }
+
+    /// The desk for whoever shows this, and is there: the name of an API key says more than an address.
+    pub(super) fn desk_for(&self, headers: &HeaderMap, peer: Option<&Peer>) -> EtcdDesk {
+        let key = token(headers).and_then(|secret| self.access.name_of(secret));
+        match key.or_else(|| Some(address(peer?.ip()?))) {
+            Some(who) => self.desk.on_behalf_of(&who),
+            None => self.desk.clone(),
+        }
+    }
+
     /// Whether whoever asks is asked for a key.
     pub(super) fn auth_status(&self) -> pb::AuthStatusResponse {
         let header = Some(self.desk.header_now());
@@ -119,7 +134,7 @@ impl EtcdDoor {
         if !self.access.is_asked_for() {
             return Err(Fault::auth_not_enabled());
         }
-        if !self.access.belongs_to(&asked.name, asked.password.as_bytes()) {
+        if self.access.name_of(asked.password.as_bytes()).as_ref() != Some(&asked.name) {
             return Err(Fault::auth_failed());
         }
         Ok(pb::AuthenticateResponse { header: Some(self.desk.header_now()), token: asked.password.clone() })

@@ -15,7 +15,7 @@ use tenure_core::{
     Reply, Ttl, Txn, TxnDone,
 };
 
-/// Whose leases those of etcd's clients are: they do not say who they are.
+/// Whose leases those of etcd's clients are, where nothing more is known of them.
 const HOLDER: &str = "etcd";
 
 /// The TTL of a lease that asks for none, in seconds.
@@ -24,6 +24,8 @@ const TTL_SECONDS_MIN: i64 = 2;
 #[derive(Clone)]
 pub(crate) struct EtcdDesk {
     node: Node,
+    /// Whose leases those are that are granted here.
+    holder: Holder,
 }
 
 pub(super) fn unready(unready: &Unready) -> Fault {
@@ -38,7 +40,18 @@ pub(super) fn unready(unready: &Unready) -> Fault {
 
 impl EtcdDesk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node }
+        Self { node, holder: Holder::parse(HOLDER).expect("it is a name") }
+    }
+
+    /// The same desk for somebody of whom this much is known: the name of a key, or an address. What cannot be the name of a
+    /// holder says nothing.
+    pub(crate) fn on_behalf_of(&self, who: &str) -> Self {
+        let named = Holder::parse(&format!("{HOLDER}:{who}")).ok().filter(|_| !who.is_empty());
+        Self { node: self.node.clone(), holder: named.unwrap_or_else(|| self.holder.clone()) }
+    }
+
+    fn who(&self) -> &str {
+        self.holder.as_str().strip_prefix(HOLDER).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default()
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -68,7 +81,7 @@ impl EtcdDesk {
             let (desk, ask) = (self.clone(), ask.clone());
             async move {
                 match desk.node.leader_elsewhere() {
-                    Some(leader) => desk.node.forward_etcd(leader, ask).await,
+                    Some(leader) => desk.node.forward_etcd(leader, ask, desk.who()).await,
                     None => desk.order_once(ask).await,
                 }
             }
@@ -127,6 +140,10 @@ impl EtcdDesk {
         Ok(Tell::Put(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put }))
     }
 
+    fn lacks(&self, lease: i64) -> bool {
+        read_lease(lease).is_some_and(|lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none()))
+    }
+
     async fn delete(&self, asked: &pb::DeleteRangeRequest) -> Result<Tell, No> {
         let delete = read_delete(asked)?;
         small(asked)?;
@@ -140,10 +157,6 @@ impl EtcdDesk {
         small(asked)?;
         let done = self.did(txn).await?;
         Ok(Tell::Txn(write_txn(&done, self.header(done.kv_revision))))
-    fn lacks(&self, lease: i64) -> bool {
-        read_lease(lease).is_some_and(|lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none()))
-    }
-
     }
 
     async fn compact(&self, asked: &pb::CompactionRequest) -> Result<Tell, No> {
@@ -166,8 +179,7 @@ impl EtcdDesk {
                 Fault::ours(tonic::Code::InvalidArgument, "tenure: the number of a lease is not negative")
             })?,
         };
-        let holder = Holder::parse(HOLDER).expect("it is a name");
-        let grant = Grant::plain(lease, holder, ttl, self.node.draw_number());
+        let grant = Grant::plain(lease, self.holder.clone(), ttl, self.node.draw_number());
         self.ordered(Command::Grant(grant)).await?;
         let id = i64::try_from(lease.number()).unwrap_or(i64::MAX);
         Ok(Tell::LeaseGrant(pb::LeaseGrantResponse {
@@ -251,4 +263,32 @@ impl From<Fault> for No {
 /// What does not fit into one request is refused before it is looked at.
 fn small(asked: &impl prost::Message) -> Result<(), Fault> {
     if asked.encoded_len() > REQUEST_BYTES_MAX { Err(Fault::too_large()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::RETRY_AFTER;
+    use tonic::Code;
+
+    #[test]
+    fn whoever_is_not_answered_is_told_why_in_etcds_words() {
+        for (why, code, text) in [
+            (Unready::NotLeader { leader: None }, Code::Unavailable, "etcdserver: no leader"),
+            (
+                Unready::Overloaded { retry_after: RETRY_AFTER },
+                Code::ResourceExhausted,
+                "etcdserver: too many requests",
+            ),
+            (Unready::Stuck, Code::Unavailable, "etcdserver: request timed out"),
+            (Unready::Stopping, Code::Unavailable, "etcdserver: server stopped"),
+            (
+                Unready::Unknown,
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
+        ] {
+            assert_eq!(unready(&why), Fault { code, text: text.into() });
+        }
+    }
 }

@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::limits::ETCD_MESSAGE_BYTES_MAX;
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
+use crate::serve::Settings;
 use futures::stream::BoxStream;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
@@ -43,6 +44,8 @@ pub(super) type Replies<T> = BoxStream<'static, Result<T, Status>>;
 pub(crate) struct EtcdDoor {
     desk: EtcdDesk,
     access: Access,
+    /// How the nodes of a cluster speak to each other.
+    peer_scheme: &'static str,
 }
 
 /// Adds the calls of the dialect to others.
@@ -62,8 +65,9 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
 }
 
 impl EtcdDoor {
-    pub(crate) fn new(node: Node, access: Access) -> Self {
-        Self { desk: EtcdDesk::new(node), access }
+    pub(crate) fn new(node: Node, settings: &Settings) -> Self {
+        let peer_scheme = if settings.peers_speak_tls { "https" } else { "http" };
+        Self { desk: EtcdDesk::new(node), access: settings.access.clone(), peer_scheme }
     }
 
     /// Answers one unary call, and counts it.
@@ -142,7 +146,8 @@ impl Lease for EtcdDoor {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
-        self.tell(Call::Grant, self.desk.lease_grant(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Grant, desk.lease_grant(request.into_inner())).await
     }
 
     async fn lease_revoke(
@@ -205,7 +210,7 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
-        self.tell(Call::Members, async { Ok(self.desk.member_list()) }).await
+        self.tell(Call::Members, async { Ok(self.desk.member_list(self.peer_scheme)) }).await
     }
 
     async fn member_promote(
@@ -314,7 +319,8 @@ no_users! {
 #[tonic::async_trait]
 impl Lock for EtcdDoor {
     async fn lock(&self, request: Request<lock_pb::LockRequest>) -> Result<Response<lock_pb::LockResponse>, Status> {
-        self.tell(Call::Acquire, self.desk.lock(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Acquire, desk.lock(request.into_inner())).await
     }
 
     async fn unlock(
@@ -333,7 +339,8 @@ impl Election for EtcdDoor {
         &self,
         request: Request<election::CampaignRequest>,
     ) -> Result<Response<election::CampaignResponse>, Status> {
-        self.tell(Call::Acquire, self.desk.campaign(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Acquire, desk.campaign(request.into_inner())).await
     }
 
     async fn proclaim(
