@@ -13,6 +13,7 @@ use support::http::Line;
 use support::{Server, binary, soon, text};
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::kv_client::KvClient;
+use tenure_api::etcd::etcdserverpb::maintenance_client::MaintenanceClient;
 use tenure_api::etcd::etcdserverpb::request_op::Request as Op;
 use tenure_api::etcd::etcdserverpb::watch_client::WatchClient;
 use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion;
@@ -107,17 +108,16 @@ async fn a_watcher_that_asks_for_pieces_gets_what_is_large_in_pieces() {
     let piece = |keys: &[&str], more: bool| (keys.iter().map(ToString::to_string).collect::<Vec<_>>(), more);
     for peer in etcd.into_iter().chain([Peer::under_test()]) {
         KvClient::new(channel(&peer.endpoint).await).txn(puts(1)).await.unwrap();
-        let pieces = [piece(&KEYS[..2], true), piece(&KEYS[2..4], true), piece(&KEYS[4..], false)];
+        let pieces = [piece(&KEYS[..3], true), piece(&KEYS[3..], false)];
         assert_eq!(told(&peer, true, 0).await, pieces, "{}", peer.name);
         assert_eq!(told(&peer, true, 3).await, pieces, "{}: of the past, too", peer.name);
         assert_eq!(told(&peer, false, 3).await, [piece(&KEYS, false)], "{}: whole, unless asked", peer.name);
     }
 }
 
-fn post(address: &str, path: &str, body: &Value) -> Line {
-    let mut line = Line::to(address);
+fn ask(server: &Server, path: &str, body: &Value) -> Line {
+    let mut line = Line::open(server);
     line.ask("POST", path, &["content-type: application/json"], body.to_string().as_bytes());
-    assert_eq!(line.head().status, 200);
     line
 }
 
@@ -126,11 +126,11 @@ fn post(address: &str, path: &str, body: &Value) -> Line {
 fn a_snapshot_as_json_is_a_backup() {
     let home = tempfile::tempdir().unwrap();
     let server = Server::start(&home.path().join("before"));
-    let address = server.addr.trim_start_matches("http://").to_owned();
     // More than one part.
     let value = STANDARD.encode(vec![b'v'; 1_000_000]);
-    drop(post(&address, "/v3/kv/put", &json!({ "key": STANDARD.encode("k"), "value": value })).line());
-    let mut line = post(&address, "/v3/maintenance/snapshot", &json!({}));
+    ask(&server, "/v3/kv/put", &json!({ "key": STANDARD.encode("k"), "value": value })).answer().yes();
+    let mut line = ask(&server, "/v3/maintenance/snapshot", &json!({}));
+    assert_eq!(line.head().status, 200);
     let (mut backup, mut left) = (Vec::new(), None);
     let frames = std::iter::from_fn(|| line.line()).take_while(|line| line != "0").filter(|line| line.starts_with('{'));
     for frame in frames {
@@ -147,8 +147,23 @@ fn a_snapshot_as_json_is_a_backup() {
     let restore = restore.unwrap();
     assert!(restore.status.success(), "{}", text(&restore.stderr));
     let server = Server::start(&data);
-    let mut line = Line::open(&server);
-    let asked = json!({ "key": STANDARD.encode("k") }).to_string();
-    line.ask("POST", "/v3/kv/range", &["content-type: application/json"], asked.as_bytes());
-    assert_eq!(line.answer().yes()["kvs"][0]["value"], value.as_str());
+    let found = ask(&server, "/v3/kv/range", &json!({ "key": STANDARD.encode("k") })).answer().yes();
+    assert_eq!(found["kvs"][0]["value"], value.as_str());
+}
+
+/// What a revision was is hashed alike whenever it is asked for, as long as it is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hash_of_a_revision_stays_what_it_was() {
+    let peer = Peer::under_test();
+    let (mut kv, mut maintenance) =
+        (KvClient::new(channel(&peer.endpoint).await), MaintenanceClient::new(channel(&peer.endpoint).await));
+    let mut hash = async |revision| maintenance.hash_kv(pb::HashKvRequest { revision }).await;
+    kv.put(put("k", b"one".to_vec())).await.unwrap();
+    let before = hash(0).await.unwrap().into_inner().hash;
+    kv.put(put("k", b"two".to_vec())).await.unwrap();
+    assert_ne!(hash(0).await.unwrap().into_inner().hash, before);
+    assert_eq!(hash(2).await.unwrap().into_inner().hash, before);
+    assert_eq!(hash(99).await.unwrap_err().message(), "etcdserver: mvcc: required revision is a future revision");
+    kv.compact(pb::CompactionRequest { revision: 3, physical: true }).await.unwrap();
+    assert_eq!(hash(2).await.unwrap_err().message(), "etcdserver: mvcc: required revision has been compacted");
 }
