@@ -204,10 +204,19 @@ async fn without_a_leader_calls_and_streams_that_need_one_say_so() {
     let no = (Code::Unavailable, "etcdserver: no leader");
     let mut cluster = Cluster::start(3).await;
     let [last, other] = cluster.followers().await[..] else { panic!("two follow") };
+    let address = cluster.node(last).addr.trim_start_matches("http://").to_owned();
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let needs_leader = || {
+        let mut needs = tonic::Request::new(tokio_stream::pending::<pb::WatchRequest>());
+        needs.metadata_mut().insert("hasleader", "true".parse().unwrap());
+        needs
+    };
+    let mut open = WatchClient::new(channel.clone()).watch(needs_leader()).await.unwrap().into_inner();
     let leader = cluster.leader().await;
     cluster.kill9(leader);
     cluster.kill9(other);
-    let address = cluster.node(last).addr.trim_start_matches("http://").to_owned();
+    let ended = soon("the end of the stream", open.message()).await.unwrap_err();
+    assert_eq!((ended.code(), ended.message()), no);
     let wire = Wire::to(&address).await;
     let (code, text) = soon("a refusal", wire.unary("/etcdserverpb.KV/Range", &range(0).0.encode_to_vec())).await;
     assert_eq!((code, &text[..]), no);
@@ -216,11 +225,16 @@ async fn without_a_leader_calls_and_streams_that_need_one_say_so() {
     let lost = "etcdserver: request timed out, possibly due to previous leader failure";
     let (code, text) = soon("a refusal", wire.unary("/etcdserverpb.KV/Put", &put("g").encode_to_vec())).await;
     assert!(code == Code::Unavailable && (text == no.1 || text == lost), "{code:?} {text}");
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    let mut needs = tonic::Request::new(tokio_stream::pending::<pb::WatchRequest>());
-    needs.metadata_mut().insert("hasleader", "true".parse().unwrap());
-    let refused = soon("a refusal", WatchClient::new(channel).watch(needs)).await.unwrap_err();
+    // One that is opened now is refused, or ends as soon as it is known.
+    let refused = match soon("a stream", WatchClient::new(channel).watch(needs_leader())).await {
+        Ok(open) => soon("the end of the stream", open.into_inner().message()).await.unwrap_err(),
+        Err(refused) => refused,
+    };
     assert_eq!((refused.code(), refused.message()), no);
+    let mut line = Line::to(&address);
+    line.ask("GET", "/health", &[], b"");
+    let health = line.answer();
+    assert_eq!((health.status, &health.json()["health"]), (503, &"false".into()));
     let stale = pb::RangeRequest { serializable: true, ..range(0).0 }.encode_to_vec();
     assert_eq!(wire.unary("/etcdserverpb.KV/Range", &stale).await.0, Code::Ok, "what it has, it tells");
     cluster.tell_faults();

@@ -2,7 +2,7 @@
 //! written by the rules of proto3: 64-bit numbers are text, bytes are base64, zeros are left out.
 
 use super::{EtcdDoor, Replies, about};
-use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX};
+use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, LEADER_PATIENCE};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -93,11 +93,11 @@ async fn no_such_method() -> Response {
     (StatusCode::NOT_IMPLEMENTED, axum::Json(json!({ "code": 12, "message": "Method Not Allowed" }))).into_response()
 }
 
-/// As etcd says it: healthy with a leader.
+/// As etcd says it: healthy with a leader that a majority follows.
 async fn health(State(door): State<EtcdDoor>) -> Response {
-    match door.desk.node().is_ready() {
-        true => r#"{"health":"true","reason":""}"#.into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, r#"{"health":"false","reason":"RAFT NO LEADER"}"#).into_response(),
+    match timeout(LEADER_PATIENCE, door.desk.led()).await {
+        Ok(()) => r#"{"health":"true","reason":""}"#.into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, r#"{"health":"false","reason":"RAFT NO LEADER"}"#).into_response(),
     }
 }
 
@@ -108,7 +108,7 @@ async fn answer(State(door): State<EtcdDoor>, request: Request) -> Response {
     match call(&path).unwrap_or_default() {
         "Watch/Watch" => {
             let asked = values(request.into_body(), "etcdserverpb.WatchRequest");
-            streamed(door.desk.watch(asked, false), "etcdserverpb.WatchResponse")
+            streamed(door.desk.watch(asked, None), "etcdserverpb.WatchResponse")
         }
         "Lease/LeaseKeepAlive" => {
             let asked = values(request.into_body(), "etcdserverpb.LeaseKeepAliveRequest");

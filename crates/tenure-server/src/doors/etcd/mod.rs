@@ -35,6 +35,7 @@ use tenure_api::etcd::v3lockpb::lock_server::{Lock, LockServer};
 use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
+use watch::Led;
 
 /// What is told bit by bit.
 pub(super) type Replies<T> = BoxStream<'static, Result<T, Status>>;
@@ -46,6 +47,8 @@ pub(crate) struct EtcdDoor {
     access: Access,
     /// How the nodes of a cluster speak to each other.
     peer_scheme: &'static str,
+    /// Whether somebody leads, for streams that need it.
+    led: tokio::sync::watch::Sender<bool>,
 }
 
 /// Adds the calls of the dialect to others.
@@ -67,7 +70,9 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
 impl EtcdDoor {
     pub(crate) fn new(node: Node, settings: &Settings) -> Self {
         let peer_scheme = if settings.peers_speak_tls { "https" } else { "http" };
-        Self { desk: EtcdDesk::new(node), access: settings.access.clone(), peer_scheme }
+        let (desk, led) = (EtcdDesk::new(node), tokio::sync::watch::Sender::new(true));
+        tokio::spawn(watch::look_for_leader(desk.clone(), led.clone()));
+        Self { desk, access: settings.access.clone(), peer_scheme, led }
     }
 
     /// Answers one unary call, and counts it.
@@ -82,13 +87,13 @@ impl EtcdDoor {
         answer.map(Response::new).map_err(|fault| fault.status())
     }
 
-    /// Whether a stream needs a leader, and has one.
-    fn needs_leader(&self, metadata: &MetadataMap) -> Result<bool, Status> {
+    /// How a stream that needs a leader hears that there is none, unless it is known already.
+    fn needs_leader(&self, metadata: &MetadataMap) -> Result<Option<Led>, Status> {
         let needs = metadata.get("hasleader").is_some_and(|value| value.as_bytes() == b"true");
-        if needs && self.desk.node().consensus().leader().is_none() {
+        if needs && (self.desk.node().consensus().leader().is_none() || !*self.led.borrow()) {
             return Err(Fault::no_leader().status());
         }
-        Ok(needs)
+        Ok(needs.then(|| self.led.subscribe()))
     }
 }
 
@@ -133,8 +138,8 @@ impl Watch for EtcdDoor {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let needs_leader = self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk.watch(request.into_inner(), needs_leader)))
+        let needs = self.needs_leader(request.metadata())?;
+        Ok(Response::new(self.desk.watch(request.into_inner(), needs)))
     }
 }
 
