@@ -212,7 +212,9 @@ fn etcdctl_shows_its_key_as_user_and_password() {
     let types = |user: Option<String>, args: &[&str]| {
         let mut command = Command::new(&etcdctl);
         command.args(["--endpoints", &guarded.address]).args(args);
-        user.into_iter().for_each(|user| drop(command.args(["--user", &user])));
+        if let Some(user) = user {
+            command.args(["--user", &user]);
+        }
         let output = command.output().unwrap();
         (output.status.success(), text(&output.stdout) + &text(&output.stderr))
     };
