@@ -42,7 +42,7 @@ fn write_reply(reply: &Reply) -> Body {
             breaks_in_ms: renewed.breaks_in_ms,
             lost: renewed.lost,
         }),
-        Reply::Released => Body::Release(v1::ReleaseReply {}),
+        Reply::Released | Reply::AlreadyReleased => Body::Release(v1::ReleaseReply {}),
         Reply::Cancelled => Body::Cancel(v1::CancelReply {}),
         Reply::Revoked { count, next } => {
             Body::Revoke(v1::RevokeReply { count: *count, next: next.clone().unwrap_or_default() })

@@ -34,8 +34,10 @@ pub enum Reply {
     Renewed(Vec<Result<Renewed, Refusal>>),
     /// The lease behind the handle was extended.
     HandleRenewed(Renewed),
-    /// The resource or the lease was given back, now or by an earlier try.
+    /// The resource or the lease was given back; a resource, now or by an earlier try.
     Released,
+    /// The lease was given back by an earlier try.
+    AlreadyReleased,
     /// The claims are gone from their lines or from their seats.
     Cancelled,
     /// The leases were ended, now or by an earlier try.

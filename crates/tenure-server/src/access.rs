@@ -181,11 +181,10 @@ impl Access {
         self.keys.is_some()
     }
 
-    /// Whether a secret is that of the key with this name.
-    pub(crate) fn belongs_to(&self, name: &str, secret: &[u8]) -> bool {
-        let Some(known) = &self.keys else { return false };
-        let known = known.read().unwrap_or_else(PoisonError::into_inner);
-        known.find(secret).is_some_and(|key| key.name == name)
+    /// The name of the key with this secret.
+    pub(crate) fn name_of(&self, secret: &[u8]) -> Option<String> {
+        let known = self.keys.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        known.find(secret).map(|key| key.name.clone())
     }
 
     /// Why whoever shows this may not do that.

@@ -7,7 +7,7 @@ use futures::{FutureExt, Stream, StreamExt, ready};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
@@ -52,6 +52,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// Where it is, as long as the connection is open.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.stream.upgrade()?.peer_addr().ok().map(|address| address.ip())
+    }
+
     /// Whether the peer has hung up. Unlike whoever reads, this sees it behind bytes that nobody has read.
     pub(crate) fn has_hung_up(&self) -> bool {
         let Some(stream) = self.stream.upgrade() else { return true };

@@ -313,8 +313,8 @@ impl Node {
     }
 
     /// The same of a request by the etcd dialect.
-    pub(crate) async fn forward_etcd(&self, leader: u64, ask: EtcdAsk) -> Result<EtcdTell, Unready> {
-        let ask = Ask::Etcd(peer::EtcdOrder { body: Some(ask) });
+    pub(crate) async fn forward_etcd(&self, leader: u64, ask: EtcdAsk, who: &str) -> Result<EtcdTell, Unready> {
+        let ask = Ask::Etcd(peer::EtcdOrder { body: Some(ask), who: who.into() });
         self.at_leader(leader, ask, |tell| match tell {
             Tell::Etcd(peer::EtcdReply { body, applied }) => Some((body?, applied)),
             _ => None,

@@ -35,6 +35,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Who may ask.
     pub access: Access,
+    /// Whether the nodes of the cluster speak TLS among themselves, which clients are told.
+    pub peers_speak_tls: bool,
     /// What of the past of keys is kept.
     pub compaction: Compaction,
 }
@@ -77,7 +79,7 @@ pub async fn serve(
     let is_local = listeners.iter().all(is_loopback);
     tokio::spawn(compact(node.clone(), settings.compaction));
     let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
-    let dialect = EtcdDoor::new(node.clone(), settings.access.clone());
+    let dialect = EtcdDoor::new(node.clone(), settings);
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
     let guard = http::Guard::new(&settings.hosts, is_local);
     let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()));

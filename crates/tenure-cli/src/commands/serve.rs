@@ -54,6 +54,7 @@ async fn run(
     let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
     let access = secure::access(&settings, what)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
+    let peers_speak_tls = peer_tls.is_some();
     let compaction = place::compaction(&settings, what)?;
     let listener = bind(settings.listen, "--listen").await?;
     let for_etcd = match place::etcd_listen(&settings, what)? {
@@ -76,7 +77,7 @@ async fn run(
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
         tokio::spawn(read_keys_again(path, access.clone(), hangups));
     }
-    let doors = Doors { hosts: settings.hosts, tls, access: access.clone(), compaction };
+    let doors = Doors { hosts: settings.hosts, tls, access: access.clone(), peers_speak_tls, compaction };
     let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;

@@ -13,6 +13,7 @@ pub mod etcd;
 pub mod http;
 pub mod load;
 pub mod proxy;
+pub mod raw;
 pub mod shim;
 pub mod terminal;
 pub mod wrapped;

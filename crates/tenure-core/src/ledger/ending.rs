@@ -74,7 +74,7 @@ impl Ledger {
             return Ok(Reply::Released);
         }
         match self.history.lease(id) {
-            Some(ended) if ended.how == End::Released => Ok(Reply::Released),
+            Some(ended) if ended.how == End::Released => Ok(Reply::AlreadyReleased),
             _ => Err(self.no_lease(id)),
         }
     }

@@ -41,7 +41,7 @@ impl Story<'_> {
             }
             (Command::Acquire(acquire), Reply::Seated(_) | Reply::Waiting(_)) => self.acquired(acquire, reply),
             (Command::Release(release), Reply::Released) => self.released(|what| vacated(what, &release.handle)),
-            (Command::ReleaseLease(release), Reply::Released) => {
+            (Command::ReleaseLease(release), Reply::Released | Reply::AlreadyReleased) => {
                 let lease = release.lease;
                 self.released(|what| matches!(what, Happening::Ended { .. }) && what.lease() == Some(lease))
             }

@@ -192,7 +192,7 @@ impl Host {
     /// Who does not lead says so, and has done nothing.
     async fn etcd(&self, order: v1::EtcdOrder) -> Result<v1::EtcdReply, Refused> {
         let ask = order.body.ok_or_else(|| Refused::No("the order says nothing".into()))?;
-        match EtcdDesk::new(self.node.clone()).order_once(ask).await {
+        match EtcdDesk::new(self.node.clone()).on_behalf_of(&order.who).order_once(ask).await {
             Ok(tell) => Ok(v1::EtcdReply { body: Some(tell), applied: self.node.status().applied }),
             Err(Unready::NotLeader { .. }) => Err(Refused::NotMeant("this node does not lead".into())),
             Err(_) => Err(Refused::Stopped),

@@ -150,7 +150,7 @@ impl Model {
     pub(super) fn release_lease(&mut self, lease: LeaseId) -> Outcome {
         match self.living(lease) {
             Ok(_) => self.end(lease, &End::Released, Free::WhenVacated),
-            Err(Refusal::Lapsed { how: End::Released, .. }) => {}
+            Err(Refusal::Lapsed { how: End::Released, .. }) => return Ok(Reply::AlreadyReleased),
             Err(refusal) => return Err(refusal),
         }
         Ok(Reply::Released)

@@ -16,13 +16,14 @@ use xxhash_rust::xxh3::Xxh3;
 pub(super) const VERSION: &str = "3.5.30";
 
 impl EtcdDesk {
-    pub(super) fn member_list(&self) -> pb::MemberListResponse {
+    /// The members, whose nodes speak to each other in the clear or not: a scheme.
+    pub(super) fn member_list(&self, peer_scheme: &str) -> pb::MemberListResponse {
         let member = |standing: crate::peers::v1::Standing| {
             let crate::peers::v1::Member { node, peer_addr, client_addr, .. } = standing.member.unwrap_or_default();
             pb::Member {
                 id: node,
                 name: format!("node-{node}"),
-                peer_ur_ls: vec![format!("http://{peer_addr}")],
+                peer_ur_ls: vec![format!("{peer_scheme}://{peer_addr}")],
                 client_ur_ls: vec![client_addr],
                 is_learner: !standing.votes,
             }

@@ -1,13 +1,15 @@
 //! Who may make which call of the dialect, and how a no is said to etcd's clients. An API key is a token, or the password
 //! that one is asked for with.
 
-use super::{EtcdDoor, gateway};
+use super::{EtcdDesk, EtcdDoor, gateway};
 use crate::access::Need;
 use crate::limits::ETCD_MESSAGE_BYTES_MAX;
+use crate::listen::Peer;
 use crate::metrics::Door;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use axum::response::Response;
+use std::net::IpAddr;
 use tenure_api::Code;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
@@ -82,14 +84,45 @@ pub(crate) fn refusal(door: Door, headers: &HeaderMap, failure: &Failure) -> Res
 
 /// What is too large to be read at all is refused before this door is reached; it is said here as etcd says it.
 pub(crate) fn in_words_of_etcd(response: Response) -> Response {
-    let refused = Status::from_header_map(response.headers()).filter(|status| status.code() == tonic::Code::OutOfRange);
-    let found = refused.as_ref().and_then(|status| status.message().strip_prefix(TOO_LARGE));
-    let Some(bytes) = found.and_then(|rest| rest.split(' ').next()) else { return response };
+    let refused = Status::from_header_map(response.headers());
+    refused.and_then(|status| too_large(&status)).map_or(response, |status| status.into_http::<Body>())
+}
+
+/// The same of a message of a stream, whose other faults are said as they are.
+pub(super) fn of_stream(status: Status) -> Status {
+    too_large(&status).unwrap_or(status)
+}
+
+fn too_large(status: &Status) -> Option<Status> {
+    let found = status.message().strip_prefix(TOO_LARGE).filter(|_| status.code() == tonic::Code::OutOfRange);
+    let bytes = found?.split(' ').next()?;
     let text = format!("grpc: received message larger than max ({bytes} vs. {ETCD_MESSAGE_BYTES_MAX})");
-    Status::resource_exhausted(text).into_http::<Body>()
+    Some(Status::resource_exhausted(text))
+}
+
+/// An address, as it stands before a port.
+fn address(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    }
 }
 
 impl EtcdDoor {
+    /// The desk for whoever makes a call, which may grant leases.
+    pub(super) fn desk_of<T>(&self, request: &tonic::Request<T>) -> EtcdDesk {
+        self.desk_for(request.metadata().as_ref(), request.extensions().get())
+    }
+
+    /// The desk for whoever shows this, and is there: the name of an API key says more than an address.
+    pub(super) fn desk_for(&self, headers: &HeaderMap, peer: Option<&Peer>) -> EtcdDesk {
+        let key = token(headers).and_then(|secret| self.access.name_of(secret));
+        match key.or_else(|| Some(address(peer?.ip()?))) {
+            Some(who) => self.desk.on_behalf_of(&who),
+            None => self.desk.clone(),
+        }
+    }
+
     /// Whether whoever asks is asked for a key.
     pub(super) fn auth_status(&self) -> pb::AuthStatusResponse {
         let header = Some(self.desk.header_now());
@@ -101,7 +134,7 @@ impl EtcdDoor {
         if !self.access.is_asked_for() {
             return Err(Fault::auth_not_enabled());
         }
-        if !self.access.belongs_to(&asked.name, asked.password.as_bytes()) {
+        if self.access.name_of(asked.password.as_bytes()).as_ref() != Some(&asked.name) {
             return Err(Fault::auth_failed());
         }
         Ok(pb::AuthenticateResponse { header: Some(self.desk.header_now()), token: asked.password.clone() })

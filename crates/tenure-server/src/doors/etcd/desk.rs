@@ -15,7 +15,7 @@ use tenure_core::{
     Reply, Ttl, Txn, TxnDone,
 };
 
-/// Whose leases those of etcd's clients are: they do not say who they are.
+/// Whose leases those of etcd's clients are, where nothing more is known of them.
 const HOLDER: &str = "etcd";
 
 /// The TTL of a lease that asks for none, in seconds.
@@ -24,6 +24,8 @@ const TTL_SECONDS_MIN: i64 = 2;
 #[derive(Clone)]
 pub(crate) struct EtcdDesk {
     node: Node,
+    /// Whose leases those are that are granted here.
+    holder: Holder,
 }
 
 pub(super) fn unready(unready: &Unready) -> Fault {
@@ -38,7 +40,18 @@ pub(super) fn unready(unready: &Unready) -> Fault {
 
 impl EtcdDesk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node }
+        Self { node, holder: Holder::parse(HOLDER).expect("it is a name") }
+    }
+
+    /// The same desk for somebody of whom this much is known: the name of a key, or an address. What cannot be the name of a
+    /// holder says nothing.
+    pub(crate) fn on_behalf_of(&self, who: &str) -> Self {
+        let named = Holder::parse(&format!("{HOLDER}:{who}")).ok().filter(|_| !who.is_empty());
+        Self { node: self.node.clone(), holder: named.unwrap_or_else(|| self.holder.clone()) }
+    }
+
+    fn who(&self) -> &str {
+        self.holder.as_str().strip_prefix(HOLDER).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default()
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -68,7 +81,7 @@ impl EtcdDesk {
             let (desk, ask) = (self.clone(), ask.clone());
             async move {
                 match desk.node.leader_elsewhere() {
-                    Some(leader) => desk.node.forward_etcd(leader, ask).await,
+                    Some(leader) => desk.node.forward_etcd(leader, ask, desk.who()).await,
                     None => desk.order_once(ask).await,
                 }
             }
@@ -117,13 +130,18 @@ impl EtcdDesk {
     async fn put(&self, asked: &pb::PutRequest) -> Result<Tell, No> {
         let put = read_put(asked)?;
         small(asked)?;
-        // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease.
-        let is_gone = |lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none());
-        if read_lease(asked.lease).is_some_and(is_gone) {
-            return Err(Fault::no_lease().into());
-        }
-        let put = write_put(&self.did_one(put).await?);
+        let done = self.did_one(put).await.map_err(|no| match no {
+            // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease; of a transaction, the
+            // key, as the ledger does.
+            No::Fault(fault) if fault == Fault::key_not_found() && self.lacks(asked.lease) => Fault::no_lease().into(),
+            no => no,
+        })?;
+        let put = write_put(&done);
         Ok(Tell::Put(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put }))
+    }
+
+    fn lacks(&self, lease: i64) -> bool {
+        read_lease(lease).is_some_and(|lease| self.node.read_stale(|ledger| ledger.lease(lease).is_none()))
     }
 
     async fn delete(&self, asked: &pb::DeleteRangeRequest) -> Result<Tell, No> {
@@ -161,8 +179,7 @@ impl EtcdDesk {
                 Fault::ours(tonic::Code::InvalidArgument, "tenure: the number of a lease is not negative")
             })?,
         };
-        let holder = Holder::parse(HOLDER).expect("it is a name");
-        let grant = Grant::plain(lease, holder, ttl, self.node.draw_number());
+        let grant = Grant::plain(lease, self.holder.clone(), ttl, self.node.draw_number());
         self.ordered(Command::Grant(grant)).await?;
         let id = i64::try_from(lease.number()).unwrap_or(i64::MAX);
         Ok(Tell::LeaseGrant(pb::LeaseGrantResponse {
@@ -176,10 +193,9 @@ impl EtcdDesk {
     async fn revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<Tell, No> {
         let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
         // To give a lease back twice is no error by our rules, and one by etcd's.
-        if self.node.read_stale(|ledger| ledger.lease(lease).is_none()) {
+        if self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await? == Reply::AlreadyReleased {
             return Err(Fault::no_lease().into());
         }
-        self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await?;
         Ok(Tell::LeaseRevoke(pb::LeaseRevokeResponse { header: Some(self.header_now()) }))
     }
 
@@ -247,4 +263,32 @@ impl From<Fault> for No {
 /// What does not fit into one request is refused before it is looked at.
 fn small(asked: &impl prost::Message) -> Result<(), Fault> {
     if asked.encoded_len() > REQUEST_BYTES_MAX { Err(Fault::too_large()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::RETRY_AFTER;
+    use tonic::Code;
+
+    #[test]
+    fn whoever_is_not_answered_is_told_why_in_etcds_words() {
+        for (why, code, text) in [
+            (Unready::NotLeader { leader: None }, Code::Unavailable, "etcdserver: no leader"),
+            (
+                Unready::Overloaded { retry_after: RETRY_AFTER },
+                Code::ResourceExhausted,
+                "etcdserver: too many requests",
+            ),
+            (Unready::Stuck, Code::Unavailable, "etcdserver: request timed out"),
+            (Unready::Stopping, Code::Unavailable, "etcdserver: server stopped"),
+            (
+                Unready::Unknown,
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+            ),
+        ] {
+            assert_eq!(unready(&why), Fault { code, text: text.into() });
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! written by the rules of proto3: 64-bit numbers are text, bytes are base64, zeros are left out.
 
 use super::{EtcdDoor, Replies, about};
-use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX};
+use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, LEADER_PATIENCE};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -93,20 +93,22 @@ async fn no_such_method() -> Response {
     (StatusCode::NOT_IMPLEMENTED, axum::Json(json!({ "code": 12, "message": "Method Not Allowed" }))).into_response()
 }
 
-/// As etcd says it: healthy with a leader.
+/// As etcd says it: healthy with a leader that a majority follows.
 async fn health(State(door): State<EtcdDoor>) -> Response {
-    match door.desk.node().is_ready() {
-        true => r#"{"health":"true","reason":""}"#.into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, r#"{"health":"false","reason":"RAFT NO LEADER"}"#).into_response(),
+    match timeout(LEADER_PATIENCE, door.desk.led()).await {
+        Ok(()) => r#"{"health":"true","reason":""}"#.into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, r#"{"health":"false","reason":"RAFT NO LEADER"}"#).into_response(),
     }
 }
 
 async fn answer(State(door): State<EtcdDoor>, request: Request) -> Response {
+    let desk = door.desk_for(request.headers(), request.extensions().get());
+    let door = EtcdDoor { desk, ..door };
     let path = request.uri().path().to_owned();
     match call(&path).unwrap_or_default() {
         "Watch/Watch" => {
             let asked = values(request.into_body(), "etcdserverpb.WatchRequest");
-            streamed(door.desk.watch(asked, false), "etcdserverpb.WatchResponse")
+            streamed(door.desk.watch(asked, None), "etcdserverpb.WatchResponse")
         }
         "Lease/LeaseKeepAlive" => {
             let asked = values(request.into_body(), "etcdserverpb.LeaseKeepAliveRequest");
@@ -157,7 +159,9 @@ async fn said(door: &EtcdDoor, call: &str, body: &[u8]) -> Result<Response, Faul
         }
         "Auth/Authenticate" => unary!(pb::AuthenticateRequest, |asked| door.authenticate(&asked)),
         "Auth/AuthStatus" => unary!(pb::AuthStatusRequest, |_asked| Ok::<_, Fault>(door.auth_status())),
-        "Cluster/MemberList" => unary!(pb::MemberListRequest, |_asked| Ok::<_, Fault>(desk.member_list())),
+        "Cluster/MemberList" => {
+            unary!(pb::MemberListRequest, |_asked| Ok::<_, Fault>(desk.member_list(door.peer_scheme)))
+        }
         "Maintenance/Status" => unary!(pb::StatusRequest, |_asked| Ok::<_, Fault>(desk.status())),
         "Maintenance/Alarm" => unary!(pb::AlarmRequest, |_asked| Ok::<_, Fault>(desk.alarms())),
         "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| Ok::<_, Fault>(desk.hash())),
@@ -285,5 +289,26 @@ fn first_value(bytes: &[u8]) -> Result<Option<(Value, usize)>, Fault> {
         Some(Ok(value)) => Ok(Some((value, values.byte_offset()))),
         Some(Err(error)) if !error.is_eof() => Err(Fault::ours(Code::InvalidArgument, error.to_string())),
         Some(Err(_)) | None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that only a server in distress says.
+    #[tokio::test]
+    async fn a_no_is_said_with_the_status_that_belongs_to_its_code() {
+        for (fault, status, code) in [
+            (Fault::too_many_requests(), 429, 8),
+            (Fault::no_space(), 429, 8),
+            (Fault::timed_out(), 503, 14),
+            (Fault::stopped(), 503, 14),
+        ] {
+            let said = problem(&fault);
+            assert_eq!(said.status(), status, "{fault:?}");
+            let body: Value = serde_json::from_slice(&to_bytes(said.into_body(), 1024).await.unwrap()).unwrap();
+            assert_eq!(body, json!({ "error": fault.text, "code": code, "message": fault.text }));
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Leases, as etcd's clients ask for them. They are Tenure's leases, with times in seconds.
 
+use super::access::of_stream;
 use super::kv::ordered;
 use super::{EtcdDesk, Replies};
 use crate::limits::{KEEP_ALIVE_LOTS_MAX, KEEP_ALIVES_MAX};
@@ -77,39 +78,46 @@ impl EtcdDesk {
         tokio::spawn(async move {
             let lots = asked.ready_chunks(KEEP_ALIVES_MAX).map(|lot| desk.kept_alive(lot));
             let mut kept = pin!(lots.buffered(KEEP_ALIVE_LOTS_MAX));
-            while let Some((answers, is_over)) = kept.next().await {
+            while let Some(answers) = kept.next().await {
                 for answer in answers {
                     let is_last = answer.is_err();
                     if replies.send(answer).await.is_err() || is_last {
                         return;
                     }
                 }
-                if is_over {
-                    return;
-                }
             }
         });
         ReceiverStream::new(receiver).boxed()
     }
 
-    /// The answers to one lot, and whether the stream is over after it.
+    /// The answers to one lot. The last is an error if the stream is over after it.
     async fn kept_alive(
         &self,
         asked: Vec<Result<pb::LeaseKeepAliveRequest, Status>>,
-    ) -> (Vec<Result<pb::LeaseKeepAliveResponse, Status>>, bool) {
-        let is_over = asked.iter().any(Result::is_err);
-        let leases: Vec<i64> = asked.into_iter().map_while(Result::ok).map(|one| one.id).collect();
-        if leases.is_empty() {
-            return (Vec::new(), is_over);
+    ) -> Vec<Result<pb::LeaseKeepAliveResponse, Status>> {
+        let (mut leases, mut end) = (Vec::new(), None);
+        for one in asked {
+            match one {
+                Ok(one) if end.is_none() => leases.push(one.id),
+                Ok(_) => {}
+                Err(status) => end = end.or(Some(Err(of_stream(status)))),
+            }
         }
-        let answers = match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
+        // What was asked before the stream broke off is answered before that is.
+        self.renewed(leases).await.into_iter().chain(end).collect()
+    }
+
+    async fn renewed(&self, leases: Vec<i64>) -> Vec<Result<pb::LeaseKeepAliveResponse, Status>> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
             Ok(Tell::KeepAlive(kept)) => {
                 let reply = |(id, ttl)| Ok(pb::LeaseKeepAliveResponse { header: kept.header, id, ttl });
                 leases.into_iter().zip(kept.ttls).map(reply).collect()
             }
             Ok(other) => unreachable!("an order is answered by a reply of its own kind, not {other:?}"),
             Err(fault) => vec![Err(fault.status())],
-        };
-        (answers, is_over)
+        }
     }
 }

@@ -28,6 +28,15 @@ struct Stake {
     lease: i64,
 }
 
+/// A stake's key as it was put or found.
+struct Staked {
+    /// Its create revision.
+    revision: i64,
+    /// Its value, if it was there.
+    value: Option<Vec<u8>>,
+    header: Option<pb::ResponseHeader>,
+}
+
 impl Stake {
     fn new(name: &[u8], lease: i64) -> Self {
         let prefix = prefix(name);
@@ -87,8 +96,8 @@ impl EtcdDesk {
     pub(super) async fn lock(&self, asked: lock::LockRequest) -> Result<lock::LockResponse, Fault> {
         let lease = self.session(asked.lease).await.map_err(unknown)?;
         let stake = Stake::new(&asked.name, lease);
-        let (revision, _) = self.stake(&stake, Vec::new()).await.map_err(unknown)?;
-        self.first(&stake, revision).await?;
+        let staked = self.stake(&stake, Vec::new()).await.map_err(unknown)?;
+        self.first(&stake, staked.revision).await?;
         Ok(lock::LockResponse { header: Some(self.header_now()), key: stake.key })
     }
 
@@ -106,8 +115,8 @@ impl EtcdDesk {
         Ok(self.lease_grant(pb::LeaseGrantRequest { ttl: SESSION_SECONDS, id: 0 }).await?.id)
     }
 
-    /// Puts a stake's key, unless it is there. Its create revision, and its value if it was there.
-    async fn stake(&self, stake: &Stake, value: Vec<u8>) -> Result<(i64, Option<Vec<u8>>), Fault> {
+    /// Puts a stake's key, unless it is there.
+    async fn stake(&self, stake: &Stake, value: Vec<u8>) -> Result<Staked, Fault> {
         let (key, lease) = (stake.key.clone(), stake.lease);
         let put = op(Op::RequestPut(pb::PutRequest { key, value, lease, ..pb::PutRequest::default() }));
         let txn = pb::TxnRequest {
@@ -121,7 +130,8 @@ impl EtcdDesk {
             _ => None,
         });
         let now = done.header.map_or(0, |header| header.revision);
-        Ok(there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value))))
+        let (revision, value) = there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value)));
+        Ok(Staked { revision, value, header: done.header })
     }
 
     /// Returns when no key under the name is older than this stake's.
@@ -158,13 +168,14 @@ impl EtcdDesk {
     pub(super) async fn campaign(&self, asked: election::CampaignRequest) -> Result<election::CampaignResponse, Fault> {
         let lease = self.session(asked.lease).await.map_err(unknown)?;
         let stake = Stake::new(&asked.name, lease);
-        let (rev, value) = self.stake(&stake, asked.value.clone()).await.map_err(unknown)?;
+        let Staked { revision: rev, value, header } = self.stake(&stake, asked.value.clone()).await.map_err(unknown)?;
         let leader = election::LeaderKey { name: asked.name, key: stake.key.clone(), rev, lease };
         if value.is_some_and(|value| value != asked.value) {
             self.proclaimed(&leader, asked.value).await?;
         }
         self.first(&stake, rev).await?;
-        Ok(election::CampaignResponse { header: Some(self.header_now()), leader: Some(leader) })
+        // As with etcd, the revision is that of the stake, however long it took to win.
+        Ok(election::CampaignResponse { header, leader: Some(leader) })
     }
 
     pub(super) async fn proclaim(&self, asked: election::ProclaimRequest) -> Result<election::ProclaimResponse, Fault> {

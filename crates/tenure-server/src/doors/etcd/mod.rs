@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::limits::ETCD_MESSAGE_BYTES_MAX;
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
+use crate::serve::Settings;
 use futures::stream::BoxStream;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
@@ -34,6 +35,7 @@ use tenure_api::etcd::v3lockpb::lock_server::{Lock, LockServer};
 use tonic::metadata::MetadataMap;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
+use watch::Led;
 
 /// What is told bit by bit.
 pub(super) type Replies<T> = BoxStream<'static, Result<T, Status>>;
@@ -43,6 +45,10 @@ pub(super) type Replies<T> = BoxStream<'static, Result<T, Status>>;
 pub(crate) struct EtcdDoor {
     desk: EtcdDesk,
     access: Access,
+    /// How the nodes of a cluster speak to each other.
+    peer_scheme: &'static str,
+    /// Whether somebody leads, for streams that need it.
+    led: tokio::sync::watch::Sender<bool>,
 }
 
 /// Adds the calls of the dialect to others.
@@ -50,18 +56,23 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
     let max = ETCD_MESSAGE_BYTES_MAX;
     routes
         .add_service(KvServer::new(door.clone()).max_decoding_message_size(max).max_encoding_message_size(usize::MAX))
-        .add_service(WatchServer::new(door.clone()).max_encoding_message_size(usize::MAX))
-        .add_service(LeaseServer::new(door.clone()))
-        .add_service(ClusterServer::new(door.clone()))
-        .add_service(MaintenanceServer::new(door.clone()))
-        .add_service(AuthServer::new(door.clone()))
-        .add_service(LockServer::new(door.clone()))
-        .add_service(ElectionServer::new(door))
+        .add_service(
+            WatchServer::new(door.clone()).max_decoding_message_size(max).max_encoding_message_size(usize::MAX),
+        )
+        .add_service(LeaseServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(ClusterServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(MaintenanceServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(AuthServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(LockServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(ElectionServer::new(door).max_decoding_message_size(max))
 }
 
 impl EtcdDoor {
-    pub(crate) fn new(node: Node, access: Access) -> Self {
-        Self { desk: EtcdDesk::new(node), access }
+    pub(crate) fn new(node: Node, settings: &Settings) -> Self {
+        let peer_scheme = if settings.peers_speak_tls { "https" } else { "http" };
+        let (desk, led) = (EtcdDesk::new(node), tokio::sync::watch::Sender::new(true));
+        tokio::spawn(watch::look_for_leader(desk.clone(), led.clone()));
+        Self { desk, access: settings.access.clone(), peer_scheme, led }
     }
 
     /// Answers one unary call, and counts it.
@@ -76,13 +87,13 @@ impl EtcdDoor {
         answer.map(Response::new).map_err(|fault| fault.status())
     }
 
-    /// Whether a stream needs a leader, and has one.
-    fn needs_leader(&self, metadata: &MetadataMap) -> Result<bool, Status> {
+    /// How a stream that needs a leader hears that there is none, unless it is known already.
+    fn needs_leader(&self, metadata: &MetadataMap) -> Result<Option<Led>, Status> {
         let needs = metadata.get("hasleader").is_some_and(|value| value.as_bytes() == b"true");
-        if needs && self.desk.node().consensus().leader().is_none() {
+        if needs && (self.desk.node().consensus().leader().is_none() || !*self.led.borrow()) {
             return Err(Fault::no_leader().status());
         }
-        Ok(needs)
+        Ok(needs.then(|| self.led.subscribe()))
     }
 }
 
@@ -127,8 +138,8 @@ impl Watch for EtcdDoor {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let needs_leader = self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk.watch(request.into_inner(), needs_leader)))
+        let needs = self.needs_leader(request.metadata())?;
+        Ok(Response::new(self.desk.watch(request.into_inner(), needs)))
     }
 }
 
@@ -140,7 +151,8 @@ impl Lease for EtcdDoor {
         &self,
         request: Request<pb::LeaseGrantRequest>,
     ) -> Result<Response<pb::LeaseGrantResponse>, Status> {
-        self.tell(Call::Grant, self.desk.lease_grant(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Grant, desk.lease_grant(request.into_inner())).await
     }
 
     async fn lease_revoke(
@@ -203,7 +215,7 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberListRequest>,
     ) -> Result<Response<pb::MemberListResponse>, Status> {
-        self.tell(Call::Members, async { Ok(self.desk.member_list()) }).await
+        self.tell(Call::Members, async { Ok(self.desk.member_list(self.peer_scheme)) }).await
     }
 
     async fn member_promote(
@@ -312,7 +324,8 @@ no_users! {
 #[tonic::async_trait]
 impl Lock for EtcdDoor {
     async fn lock(&self, request: Request<lock_pb::LockRequest>) -> Result<Response<lock_pb::LockResponse>, Status> {
-        self.tell(Call::Acquire, self.desk.lock(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Acquire, desk.lock(request.into_inner())).await
     }
 
     async fn unlock(
@@ -331,7 +344,8 @@ impl Election for EtcdDoor {
         &self,
         request: Request<election::CampaignRequest>,
     ) -> Result<Response<election::CampaignResponse>, Status> {
-        self.tell(Call::Acquire, self.desk.campaign(request.into_inner())).await
+        let desk = self.desk_of(&request);
+        self.tell(Call::Acquire, desk.campaign(request.into_inner())).await
     }
 
     async fn proclaim(

@@ -2,10 +2,11 @@
 //! only for keys that one of its watchers watches, reads the ledger from there on, and makes no more before the client
 //! has taken what was made.
 
+use super::access::of_stream;
 use super::watchers::{Told, Watcher, Watchers};
 use super::{EtcdDesk, Replies};
 use crate::bells::Bell;
-use crate::limits::{BELLS_PER_WATCH_MAX, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX};
+use crate::limits::{BELLS_PER_WATCH_MAX, LEADER_PAUSE, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX};
 use futures::{Stream, StreamExt};
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,15 +14,18 @@ use std::time::Duration;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion as Ask;
 use tenure_api::etcd::{Fault, read_keys};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 /// The number of nobody: with what concerns no watcher, or one that never was.
 const NOBODY: i64 = -1;
 
-/// How often a stream that needs a leader looks for one.
+/// How often a leader is looked for, while a stream needs one.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Whether somebody leads.
+pub(super) type Led = watch::Receiver<bool>;
 
 /// Whoever is to be told has hung up.
 struct Gone;
@@ -39,31 +43,49 @@ impl EtcdDesk {
     pub(super) fn watch(
         &self,
         asked: impl Stream<Item = Result<pb::WatchRequest, Status>> + Send + 'static,
-        needs_leader: bool,
+        needs: Option<Led>,
     ) -> Replies<pb::WatchResponse> {
         let (replies, receiver) = mpsc::channel(WATCH_ANSWERS_MAX);
         let watching = Watching { desk: self.clone(), bell: Arc::default(), watchers: Watchers::default(), replies };
-        tokio::spawn(watching.run(asked, needs_leader));
+        tokio::spawn(watching.run(asked, needs));
         ReceiverStream::new(receiver).boxed()
     }
 
-    /// Returns when nobody has led for a while.
-    pub(super) async fn leaderless(&self) {
-        let mut since = Duration::ZERO;
-        while since < LEADERLESS_MAX {
-            tokio::time::sleep(LOOK_INTERVAL).await;
-            since = if self.node().consensus().leader().is_some() { Duration::ZERO } else { since + LOOK_INTERVAL };
+    /// Returns when somebody leads, and a majority says so. A node whose leader fell silent still believes in it.
+    pub(super) async fn led(&self) {
+        while self.node().read(|_, _| ()).await.is_err() {
+            tokio::time::sleep(LEADER_PAUSE).await;
         }
     }
 }
 
+/// Tells all streams that need a leader whether there is one, until the node stops: one look for all of them, and none for nobody.
+pub(super) async fn look_for_leader(desk: EtcdDesk, led: watch::Sender<bool>) {
+    tokio::select! {
+        () = look(&desk, &led) => {}
+        _ = desk.node().failed() => {}
+    }
+}
+
+async fn look(desk: &EtcdDesk, led: &watch::Sender<bool>) {
+    loop {
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        let is_led = led.receiver_count() == 0 || tokio::time::timeout(LEADERLESS_MAX, desk.led()).await.is_ok();
+        led.send_replace(is_led);
+    }
+}
+
 impl Watching {
-    async fn run(mut self, asked: impl Stream<Item = Result<pb::WatchRequest, Status>> + Send, needs_leader: bool) {
+    async fn run(mut self, asked: impl Stream<Item = Result<pb::WatchRequest, Status>> + Send, needs: Option<Led>) {
         let _watching = self.desk.node().metrics().watching();
-        let (desk, bell, replies) = (self.desk.clone(), self.bell.clone(), self.replies.clone());
+        let (bell, replies) = (self.bell.clone(), self.replies.clone());
         let mut asked = pin!(asked);
-        let mut leaderless =
-            pin!(async move { if needs_leader { desk.leaderless().await } else { std::future::pending().await } });
+        let mut leaderless = pin!(async move {
+            match needs {
+                Some(mut led) => drop(led.wait_for(|is_led| !is_led).await),
+                None => std::future::pending().await,
+            }
+        });
         let mut idle = tokio::time::interval(PROGRESS_INTERVAL);
         idle.reset();
         // Whoever has nothing more to ask may still want to be told.
@@ -75,7 +97,7 @@ impl Watching {
                     Some(Ok(_)) => Ok(()),
                     Some(Err(status)) => {
                         // Whoever has hung up needs no reason.
-                        let _ = self.replies.send(Err(status)).await;
+                        let _ = self.replies.send(Err(of_stream(status))).await;
                         return;
                     }
                     None => {

@@ -1,7 +1,7 @@
 //! The watchers of one stream, and what each of them is told. It reads the ledger and sends nothing.
 
 use crate::bells::Hanging;
-use crate::limits::{REQUEST_BYTES_MAX, WATCH_CHANGES_MAX, WATCH_PAGE_BYTES};
+use crate::limits::{ETCD_MESSAGE_BYTES_MAX, WATCH_CHANGES_MAX, WATCH_PAGE_BYTES};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tenure_api::etcd::etcdserverpb as pb;
@@ -71,14 +71,14 @@ impl Watcher {
             events,
             ..pb::WatchResponse::default()
         };
-        if !self.fragment || whole.encoded_len() < REQUEST_BYTES_MAX {
+        if !self.fragment || whole.encoded_len() < ETCD_MESSAGE_BYTES_MAX {
             return out.push(whole);
         }
         let mut piece = pb::WatchResponse { events: Vec::new(), ..whole.clone() };
         let mut bytes = 0;
         for event in whole.events {
             let weight = event.encoded_len();
-            if bytes > 0 && bytes + weight >= REQUEST_BYTES_MAX {
+            if bytes > 0 && bytes + weight >= ETCD_MESSAGE_BYTES_MAX {
                 let events = std::mem::take(&mut piece.events);
                 out.push(pb::WatchResponse { events, fragment: true, ..piece.clone() });
                 bytes = 0;
