@@ -114,7 +114,7 @@ impl Past {
     }
 
     /// Goes through compacted changes in order. What a key was before such a change is not looked at any longer, nor that it
-    /// was deleted by it. The changes of the compacted revision itself can still be watched.
+    /// was deleted by it. What the compacted revision itself came to can still be watched, deletions too.
     fn take_out(&mut self, room: &mut usize) -> bool {
         let Some(compacted) = self.compacted else { return true };
         while let Some((first, _)) = self.changes.first_key_value() {
@@ -130,9 +130,9 @@ impl Past {
             *room = room.saturating_sub(of_it.len());
             let mut changed_later = BTreeSet::new();
             for (at, key) in of_it.into_iter().rev() {
-                let is_there = self.drop_before(&key, at);
-                let is_last = changed_later.insert(key);
-                if revision < compacted || !is_there || !is_last {
+                let is_told = changed_later.insert(key.clone()) && revision == compacted;
+                self.drop_before(&key, at, is_told);
+                if !is_told {
                     self.changes.remove(&at);
                 }
             }
@@ -142,19 +142,14 @@ impl Past {
         true
     }
 
-    /// Drops the versions of a key before a change, and its deletion by it. Whether the key was there after it.
-    fn drop_before(&mut self, key: &Key, at: At) -> bool {
-        let Some(versions) = self.versions.get_mut(key) else { return true };
-        while versions.front().is_some_and(|version| version.at < at || version.at == at && version.is.is_none()) {
-            let version = versions.pop_front().expect("it was just looked at");
+    /// Drops the versions of a key before a change, and its deletion by it unless that is told.
+    fn drop_before(&mut self, key: &Key, at: At, is_told: bool) {
+        let Some(versions) = self.versions.get_mut(key) else { return };
+        let is_over = |version: &Version| version.at < at || version.at == at && version.is.is_none() && !is_told;
+        while let Some(version) = versions.pop_front_if(|version| is_over(version)) {
             self.bytes -= version.weight(key);
-            if version.at == at {
-                self.tidy(key);
-                return false;
-            }
         }
         self.tidy(key);
-        true
     }
 
     fn tidy(&mut self, key: &Key) {

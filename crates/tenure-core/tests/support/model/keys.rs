@@ -133,21 +133,21 @@ impl Model {
     }
 
     /// What who watches from a revision on is told. What a key was is told if it could be looked at. Of the compacted
-    /// revision itself only what was left by it is told: neither that a key was deleted, nor what was overwritten within.
+    /// revision itself only what was left by it is told, not what was overwritten within.
     pub(crate) fn changes_from(&self, revision: u64) -> Result<Vec<Changed>, Refusal> {
         let compacted = self.compacted.unwrap_or(0);
         if revision < compacted {
             return Err(Refusal::Compacted { compacted });
         }
-        let is_told = |change: &&Changed| {
-            let is_left = || self.maps[usize::try_from(compacted).expect("a history is short")].get(&change.key);
-            let is_forgotten = self.compacted == Some(change.kv_revision) && is_left() != change.became.as_ref();
+        let is_overwritten = |n: usize, change: &Changed| {
+            let mut later = self.changes[n + 1..].iter();
+            later.any(|later| later.kv_revision == change.kv_revision && later.key == change.key)
+        };
+        let is_told = |(n, change): &(usize, &Changed)| {
+            let is_forgotten = self.compacted == Some(change.kv_revision) && is_overwritten(*n, change);
             change.kv_revision >= revision && !is_forgotten
         };
-        let told = self.changes.iter().filter(is_told).filter(|change| {
-            // What was deleted is left as nothing.
-            change.became.is_some() || self.compacted != Some(change.kv_revision)
-        });
+        let told = self.changes.iter().enumerate().filter(is_told).map(|(_, change)| change);
         let told = told.map(|change| match &change.before {
             Some(_) if change.kv_revision > compacted => change.clone(),
             _ => Changed { before: None, ..change.clone() },
@@ -156,13 +156,13 @@ impl Model {
     }
 
     /// What all that is remembered weighs: what keys are, and each change but those that nobody can see any longer because
-    /// a later one was compacted, or because they are deletions that were.
+    /// a later one was compacted, or because they are deletions before what was compacted.
     pub(crate) fn kv_bytes(&self) -> u64 {
         let compacted = self.compacted.unwrap_or(0);
         let is_kept = |n: usize, change: &Changed| {
             let mut later = self.changes[n + 1..].iter().filter(|later| later.key == change.key);
             let is_seen = later.all(|later| later.kv_revision > compacted);
-            is_seen && (change.became.is_some() || change.kv_revision > compacted)
+            is_seen && (change.became.is_some() || change.kv_revision >= compacted)
         };
         let kept = self.changes.iter().enumerate().filter(|(n, change)| is_kept(*n, change));
         let weight = |change: &Changed| {
