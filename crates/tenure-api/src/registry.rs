@@ -149,3 +149,6 @@ pub(crate) fn refused_of_instance(refusal: &Refusal, failure: v1::Failure) -> v1
         _ => failure,
     }
 }
+
+#[cfg(test)]
+mod tests;

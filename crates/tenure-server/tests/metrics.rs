@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::v1;
 use tenure_api::v1::tenure_client::TenureClient;
-use tenure_core::{Command, Grant, Holder, Kind, LeaseId, ReleaseLease, Renew, Renewal, Ttl};
+use tenure_core::{
+    Check, Command, Deregister, Details, Draft, Endpoint, Grant, Health, Holder, InstanceKey, Kind, LeaseId, Note, On,
+    Register, ReleaseLease, Renew, Renewal, SetHealth, Source, Ttl, Word,
+};
 use tenure_server::disk::MemoryDisk;
 use tenure_server::peers::Nowhere;
 use tenure_server::{Clock, Environment, Node, Place, SystemClock, SystemEntropy, Tuning, Workers};
@@ -112,6 +115,48 @@ async fn what_leases_go_through_is_counted() {
     assert_eq!(seen.value("tenure_grants_total"), 0.0, "a replayed log is nothing that happens");
     assert_eq!(seen.value("tenure_expiry_lag_seconds_count"), 0.0);
     again.stop().await;
+}
+
+fn register(n: u64, ttl_ms: u64, checks: Vec<Check>) -> Command {
+    let endpoints = vec![Endpoint::parse("http://10.0.0.7:80").unwrap()];
+    let holder = Holder::parse("ann").unwrap();
+    Command::Register(Register {
+        instance: InstanceKey::parse(&format!("s/i{n}")).unwrap(),
+        epoch: None,
+        on: On::New(Grant::plain(lease(n), holder, Ttl::from_millis(ttl_ms).unwrap(), n)),
+        details: Details::new(Draft { checks, ..Draft::at(endpoints) }).unwrap(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_instances_go_through_is_counted() {
+    let node = open(&MemoryDisk::new(), Arc::new(Simulated(Instant::now()))).await;
+    let check = Word::parse("ready").unwrap();
+    let checks = vec![Check { name: check.clone(), source: Source::Pushed { ttl: None } }];
+    for n in 1..=3 {
+        node.order(register(n, 600_000, Vec::new())).await.unwrap().unwrap();
+    }
+    node.order(register(4, 600_000, checks)).await.unwrap().unwrap();
+    node.order(register(5, 1_000, Vec::new())).await.unwrap().unwrap();
+    let of = |seen: &Exposition, health: &str| seen.value(&format!("tenure_instances{{health=\"{health}\"}}"));
+    let seen = read(&node);
+    assert_eq!((of(&seen, "passing"), of(&seen, "unknown"), of(&seen, "critical")), (4.0, 1.0, 0.0));
+    assert_eq!((seen.value("tenure_services"), seen.value("tenure_registrations_total")), (1.0, 5.0));
+    let instance = InstanceKey::parse("s/i4").unwrap();
+    let told = SetHealth { instance, lease: lease(4), check, health: Health::Critical, note: Note::default() };
+    for _ in 0..2 {
+        node.order(Command::SetHealth(told.clone())).await.unwrap().unwrap();
+    }
+    let instance = InstanceKey::parse("s/i1").unwrap();
+    node.order(Command::Deregister(Deregister { instance, lease: None, force: None })).await.unwrap().unwrap();
+    left(&node, 3).await;
+    let seen = read(&node);
+    assert_eq!((of(&seen, "passing"), of(&seen, "unknown"), of(&seen, "critical")), (2.0, 0.0, 1.0));
+    assert_eq!(seen.value("tenure_health_changes_total{health=\"critical\"}"), 1.0, "the same again is no change");
+    assert_eq!(seen.value("tenure_deregistrations_total{how=\"released\"}"), 1.0);
+    assert_eq!(seen.value("tenure_deregistrations_total{how=\"expired\"}"), 1.0);
+    assert_eq!(seen.value("tenure_suspects_total"), 0.0);
+    node.stop().await;
 }
 
 /// A node behind its doors, on real sockets.

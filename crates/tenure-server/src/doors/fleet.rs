@@ -12,13 +12,14 @@ use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RE
 use prost::Message;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::ended;
 use tenure_api::v1::{DiscoverRequest, Failure, RemovedInstance, WatchInstancesReply, WatchInstancesRequest};
 use tenure_core::{Happening, InstanceId, InstanceKey, Ledger, Moment, Name, Revision};
 use tokio::sync::mpsc::{self, Sender};
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 
 pub(super) type Replies = ReceiverStream<Result<WatchInstancesReply, Failure>>;
@@ -86,25 +87,19 @@ impl Watch {
             _ => self.resume().await,
         };
         let Ok(()) = begun else { return };
-        let mut pause = FRESH_MIN;
+        // Changes do not put it off, however many there are.
+        let mut tick = pin!(sleep(FRESH_MIN));
         loop {
             let woken = tokio::select! {
-                rung = timeout(pause, self.bell.rung()) => rung.ok(),
+                from = self.bell.rung() => Some(from),
+                () = &mut tick => None,
                 () = self.replies.closed() => return,
             };
-            let gone = match woken {
-                Some(from) => self.changes(Revision(from.saturating_sub(1)), false).await.err(),
-                None => match self.freshen().await {
-                    Ok(next) => {
-                        pause = next;
-                        None
-                    }
-                    Err(gone) => Some(gone),
-                },
+            let went = match woken {
+                Some(from) => self.changes(Revision(from.saturating_sub(1)), false).await,
+                None => self.freshen().await.map(|pause| tick.set(sleep(pause))),
             };
-            if gone.is_some() {
-                return;
-            }
+            let Ok(()) = went else { return };
         }
     }
 
@@ -314,3 +309,6 @@ pub(super) fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Resu
     }
     Ok(changes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! What a watcher may rely on, on simulated time: it never runs out of who is heard of in time, and is never told that
+//! somebody is valid for longer than their lease.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
+
+use super::*;
+use crate::clock::Clock;
+use crate::disk::MemoryDisk;
+use crate::entropy::SystemEntropy;
+use crate::lessor::Tuning;
+use crate::node::{Environment, Node};
+use crate::peers::Nowhere;
+use crate::workers::Workers;
+use futures::StreamExt;
+use tenure_api::v1;
+use tenure_core::{
+    Command, Deregister, Details, Draft, Endpoint, Grant, Holder, Kind, LeaseId, On, Register, Renew, Renewal, Ttl,
+};
+use tokio::time::Instant;
+
+/// The time of tokio, which goes on when everybody waits.
+struct Simulated(Instant);
+
+impl Clock for Simulated {
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        1
+    }
+}
+
+async fn open_desk() -> Desk {
+    let environment = Environment {
+        clock: Arc::new(Simulated(Instant::now())),
+        entropy: Arc::new(SystemEntropy),
+        disk: Arc::new(MemoryDisk::new().attach()),
+        workers: Workers::Tasks,
+        tuning: Tuning::default(),
+        network: Arc::new(Nowhere),
+        place: crate::cluster::Place::default(),
+    };
+    let (node, _) = Node::open(environment).await.unwrap();
+    node.ready().await.unwrap();
+    Desk::new(node)
+}
+
+fn lease(n: u64) -> LeaseId {
+    LeaseId::from_number(n).unwrap()
+}
+
+fn key(n: u64) -> InstanceKey {
+    InstanceKey::parse(&format!("s/i{n}")).unwrap()
+}
+
+async fn register(node: &Node, n: u64, ttl_ms: u64) {
+    let (holder, ttl) = (Holder::parse("ann").unwrap(), Ttl::from_millis(ttl_ms).unwrap());
+    let details = Details::new(Draft::at(vec![Endpoint::parse("http://h:1").unwrap()])).unwrap();
+    let on = On::New(Grant::plain(lease(n), holder, ttl, n));
+    let register = Register { instance: key(n), epoch: None, on, details };
+    node.order(Command::Register(register)).await.unwrap().unwrap();
+}
+
+async fn deregister(node: &Node, n: u64) {
+    let order = Deregister { instance: key(n), lease: None, force: None };
+    node.order(Command::Deregister(order)).await.unwrap().unwrap();
+}
+
+async fn beat(node: Node, n: u64, every_ms: u64) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(every_ms)).await;
+        let leases = vec![Renewal { lease: lease(n), ttl: None }];
+        node.order(Command::Renew(Renew { leases, kind: Kind::Auto })).await.unwrap().unwrap();
+    }
+}
+
+fn watch_all(desk: &Desk) -> Replies {
+    open(desk.clone(), WatchInstancesRequest { service: "s".into(), ..Default::default() }).unwrap()
+}
+
+/// What a watcher knows: until when each instance is valid, in service time.
+#[derive(Default)]
+struct View {
+    until: BTreeMap<String, u64>,
+    fresh: u64,
+}
+
+impl View {
+    /// Takes a reply in, and looks whether what it tells is true now.
+    fn take(&mut self, node: &Node, reply: &v1::WatchInstancesReply) {
+        let now = node.service_time().unwrap().millis();
+        if reply.snapshot {
+            self.until.clear();
+        }
+        for put in &reply.put {
+            self.until.insert(put.id.clone(), now + put.valid_for_ms);
+        }
+        for removed in &reply.removed {
+            self.until.remove(&removed.id);
+        }
+        for fresh in &reply.fresh {
+            self.fresh += 1;
+            for (id, until) in &mut self.until {
+                let named = fresh.items.iter().find(|item| item.id == *id);
+                *until = (*until).max(now + named.map_or(fresh.valid_for_ms, |item| item.valid_for_ms));
+            }
+        }
+        for (id, until) in &self.until {
+            let key = InstanceKey::parse(&format!("s/{id}")).unwrap();
+            // It may be gone by now, and that is on its way.
+            let end = node.read_stale(|ledger| fresh::end(ledger, &key));
+            assert!(end.is_none_or(|end| *until <= end.millis()), "{id} ends {end:?}, told {until}: {reply:?}");
+        }
+    }
+
+    fn knows(&self, node: &Node, id: &str) -> bool {
+        let now = node.service_time().unwrap().millis();
+        self.until.get(id).is_some_and(|until| *until > now)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_heard_of_stays_valid_and_who_is_not_ends_in_time() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    register(&node, 1, 10_000).await;
+    register(&node, 2, 10_000).await;
+    register(&node, 3, 600_000).await;
+    let beating = tokio::spawn(beat(node.clone(), 2, 3_000));
+    let (mut replies, mut view) = (watch_all(&desk), View::default());
+    let gone = loop {
+        let reply = replies.next().await.unwrap().unwrap();
+        assert!(view.until.is_empty() || view.knows(&node, "i2") && view.knows(&node, "i3"), "{:?}", view.until);
+        view.take(&node, &reply);
+        if !reply.removed.is_empty() {
+            break reply;
+        }
+    };
+    assert_eq!(gone.removed[0].id, "i1");
+    assert_eq!(gone.removed[0].end.as_ref().unwrap().how, "expired");
+    assert!(!gone.became_empty && view.fresh >= 2, "{} fresh", view.fresh);
+    let revision = gone.revision;
+    while view.fresh < 20 {
+        let reply = replies.next().await.unwrap().unwrap();
+        assert!(view.knows(&node, "i2"));
+        assert!(reply.revision >= revision && reply.put.is_empty() && reply.removed.is_empty());
+        view.take(&node, &reply);
+    }
+    beating.abort();
+    deregister(&node, 3).await;
+    let last = loop {
+        let reply = replies.next().await.unwrap().unwrap();
+        view.take(&node, &reply);
+        if view.until.is_empty() {
+            break reply;
+        }
+    };
+    assert!(last.became_empty);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_neither_put_off_nor_spoil_what_is_told_of_validity() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    register(&node, 1, 4_000).await;
+    register(&node, 2, 600_000).await;
+    tokio::spawn(beat(node.clone(), 1, 1_000));
+    let (mut replies, mut view) = (watch_all(&desk), View::default());
+    let others = node.clone();
+    tokio::spawn(async move {
+        // Some come with a much shorter TTL than all before, and nobody is heard of again.
+        for n in 3.. {
+            tokio::time::sleep(Duration::from_millis(90)).await;
+            register(&others, n, if n % 2 == 0 { 1_000 } else { 300_000 }).await;
+        }
+    });
+    while view.fresh < 20 {
+        let reply = replies.next().await.unwrap().unwrap();
+        assert!(view.until.is_empty() || view.knows(&node, "i1"), "{:?}", view.until.get("i1"));
+        view.take(&node, &reply);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_is_no_longer_kept_is_said_to_be_compacted() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    register(&node, 1, 600_000).await;
+    let place = node.read_stale(Ledger::revision);
+    // Each deregistration and each registration are two or more events.
+    for n in 2..=tenure_core::limits::EVENTS_MAX as u64 / 4 + 2 {
+        register(&node, n, 600_000).await;
+        deregister(&node, n).await;
+    }
+    let resume = |after: u64| WatchInstancesRequest { service: "s".into(), after, ..Default::default() };
+    let refused = open(desk.clone(), resume(place.0)).unwrap().next().await.unwrap().unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.oldest > place.0), ("compacted", true));
+    let ahead = open(desk.clone(), resume(u64::MAX >> 1)).unwrap().next().await.unwrap().unwrap_err();
+    assert_eq!(ahead.code, "ahead");
+}
