@@ -284,7 +284,7 @@ pub(crate) const HELLO_TRIES: u32 = 25;
 pub(crate) const COUNTED_MAX: usize = 4096;
 
 /// How long what was worked out for one watcher about the validity of a service is good for the others at most. It is a
-/// quarter of what is told, if that is less.
+/// quarter of the time of whoever ends first, if that is less, but not less than `FRESH_MIN`.
 pub(crate) const FRESH_SHARED: Duration = Duration::from_secs(1);
 
 /// How often watchers of instances are told how long these are valid: at the most, and at the least.

@@ -30,8 +30,8 @@ pub(super) struct Validity {
     least: Option<Moment>,
     /// When those that are named end.
     named: Vec<(InstanceId, Moment)>,
-    /// When the first of those ends that are on time.
-    on_time: Option<Moment>,
+    /// When the first of all ends, who may be heard of at any moment.
+    first: Option<Moment>,
 }
 
 impl Validity {
@@ -41,20 +41,22 @@ impl Validity {
         let late_count = ends.iter().filter(|(_, _, is_late)| *is_late).count();
         let names_late = late_count * 2 <= ends.len() && late_count <= FRESH_ITEMS_MAX;
         let on_time = ends.iter().filter(|(_, _, is_late)| !is_late).map(|(_, end, _)| *end).min();
+        let first = ends.iter().map(|(_, end, _)| *end).min();
         let named = ends.into_iter().filter(|(_, _, is_late)| *is_late == names_late);
         let named = named.map(|(id, end, _)| (id, end)).collect();
-        Self { at, revision, least: on_time.filter(|_| names_late), named, on_time }
+        Self { at, revision, least: on_time.filter(|_| names_late), named, first }
     }
 
     /// For how long it is worth sharing.
     fn is_good(&self, now: Moment) -> bool {
-        let quarter_ms = self.on_time.map_or(u64::MAX, |end| end.millis_since(self.at) / 4);
-        now.millis_since(self.at) <= quarter_ms.min(millis(FRESH_SHARED))
+        let quarter_ms = self.first.map_or(u64::MAX, |end| end.millis_since(self.at) / 4);
+        now.millis_since(self.at) <= quarter_ms.clamp(millis(FRESH_MIN), millis(FRESH_SHARED))
     }
 
-    /// When it should be told again: when half of it has passed.
+    /// When it should be told again: when half of the time of whoever ends first has passed. Who is late may be heard of
+    /// at the last moment, and nobody should have run out of it by then.
     pub(super) fn again_in(&self, now: Moment) -> Duration {
-        let half = self.on_time.map_or(FRESH_MAX, |end| Duration::from_millis(end.millis_since(now) / 2));
+        let half = self.first.map_or(FRESH_MAX, |end| Duration::from_millis(end.millis_since(now) / 2));
         half.clamp(FRESH_MIN, FRESH_MAX)
     }
 
@@ -184,7 +186,7 @@ mod tests {
         let most = validity(&[("a", 11_000, false), ("b", 9_000, false), ("c", 4_000, true)]);
         assert_eq!(told(&most, &[], 1_000), [(8_000, vec![("c".into(), 3_000)])]);
         assert_eq!(told(&most, &[], 2_500), [(6_500, vec![("c".into(), 1_500)])], "told later it is less");
-        assert_eq!(most.again_in(at(1_000)), Duration::from_secs(4));
+        assert_eq!(most.again_in(at(1_000)), Duration::from_millis(1_500), "the late one may be heard of");
     }
 
     #[test]
@@ -225,9 +227,12 @@ mod tests {
     fn it_is_shared_for_a_moment_only() {
         let slow = validity(&[("a", 61_000, false)]);
         assert!(slow.is_good(at(2_000)) && !slow.is_good(at(2_001)));
-        let quick = validity(&[("a", 1_800, false)]);
-        assert!(quick.is_good(at(1_200)) && !quick.is_good(at(1_201)), "a quarter of what is left");
-        assert_eq!(quick.again_in(at(1_000)), Duration::from_millis(400));
+        let quick = validity(&[("a", 3_000, false)]);
+        assert!(quick.is_good(at(1_500)) && !quick.is_good(at(1_501)), "a quarter of what is left");
+        assert_eq!(quick.again_in(at(1_000)), Duration::from_secs(1));
+        let late = validity(&[("a", 1_100, true)]);
+        assert!(late.is_good(at(1_250)) && !late.is_good(at(1_251)), "but it is not worked out all the time");
+        assert_eq!(late.again_in(at(1_000)), FRESH_MIN);
         assert_eq!(validity(&[]).again_in(at(1_000)), FRESH_MAX);
     }
 }
