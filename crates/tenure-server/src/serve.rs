@@ -7,6 +7,7 @@ use crate::doors::{Entrance, NativeDoor, both, http};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
+use crate::probes::{Networks, probe};
 use crate::tls::Tls;
 use futures::StreamExt;
 use futures::stream::select_all;
@@ -37,6 +38,8 @@ pub struct Settings {
     pub access: Access,
     /// What of the past of keys is kept.
     pub compaction: Compaction,
+    /// Which networks the leader may probe.
+    pub probe_allow: Networks,
 }
 
 /// Why serving could not start or go on.
@@ -76,6 +79,7 @@ pub async fn serve(
     let is_loopback = |listener: &TcpListener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let is_local = listeners.iter().all(is_loopback);
     tokio::spawn(compact(node.clone(), settings.compaction));
+    tokio::spawn(probe(node.clone(), settings.probe_allow.clone()));
     let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings.access.clone());
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
