@@ -336,3 +336,20 @@ pub(crate) const PROBE_LOOKS_MAX: usize = 4096;
 
 /// Events that are looked at by whoever follows the registry before the ledger is let go.
 pub(crate) const FOLLOWED_EVENTS_MAX: usize = 4096;
+
+/// Services that one Envoy may want to know of on one stream.
+pub(crate) const XDS_NAMES_MAX: usize = 10_000;
+
+/// Services that are looked at for one message to Envoy, before the ledger is let go.
+pub(crate) const XDS_PAGE: usize = 100;
+
+/// Endpoints of one service that Envoy is told: their weights, all of them the greatest, still fit into the sum that it
+/// makes of them.
+pub(crate) const XDS_ENDPOINTS_MAX: usize = 65_536;
+
+/// What happens within this time is told to Envoy at once. It is small beside what Envoy takes to act on it.
+pub(crate) const XDS_GATHER: Duration = Duration::from_millis(10);
+
+/// For so long beyond the end of its leases Envoy may rely on what it was told: leases end late by a tick and by the time
+/// without a leader, and Envoy would otherwise drop all endpoints because one of them is about to end.
+pub(crate) const XDS_SLACK: Duration = Duration::from_secs(5);

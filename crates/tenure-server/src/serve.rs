@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
-use crate::doors::{Entrance, NativeDoor, both, http};
+use crate::doors::{Entrance, NativeDoor, both, http, xds};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
@@ -83,6 +83,7 @@ pub async fn serve(
     let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings.access.clone());
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
+    let grpc = xds::add(grpc, node.clone());
     let guard = http::Guard::new(&settings.hosts, is_local);
     let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()));
     let entrance = Entrance::new(settings.access.clone(), node.clone());
