@@ -28,11 +28,14 @@ fix:
 	$(CARGO) fmt --all
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 
+ENVOY_VERSION := 1.40.0
+
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
 	@bash scripts/need strace curl jq groff systemd-analyze=systemd
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
+	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
 	$(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
@@ -62,6 +65,7 @@ soak:
 	@bash scripts/need strace curl jq groff systemd-analyze=systemd
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
+	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000 CLUSTERS=5000

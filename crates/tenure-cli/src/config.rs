@@ -39,13 +39,14 @@ pub(crate) struct File {
     api_keys: Option<PathBuf>,
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
+    probe_allow: Option<Vec<String>>,
     log_format: Option<LogFormat>,
     log: Option<String>,
     otlp_endpoint: Option<String>,
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "listen",
     "peer_listen",
     "etcd_listen",
@@ -65,6 +66,7 @@ const KEYS: [&str; 23] = [
     "api_keys",
     "insecure",
     "hosts",
+    "probe_allow",
     "log_format",
     "log",
     "otlp_endpoint",
@@ -99,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) api_keys: Option<PathBuf>,
     pub(crate) insecure: bool,
     pub(crate) hosts: Vec<String>,
+    /// What the leader may probe.
+    pub(crate) probe_allow: Vec<String>,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
     /// Where traces go, if anywhere.
@@ -128,6 +132,7 @@ impl Default for Settings {
             api_keys: None,
             insecure: false,
             hosts: Vec::new(),
+            probe_allow: Vec::new(),
             log_format: LogFormat::Auto,
             log: log::FILTER_DEFAULT.into(),
             otlp_endpoint: None,
@@ -198,6 +203,7 @@ impl Effective {
             api_keys: some(pick!(api_keys, PathBuf::new(), path)),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, list),
+            probe_allow: pick!(probe_allow, default.probe_allow, list),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
             log: pick!(log, default.log, Clone::clone),
             // An empty address is none.
@@ -214,6 +220,7 @@ impl Settings {
     fn check(&self, what: &str) -> Result<(), Failure> {
         secure::check(self, what)?;
         place::of(self, what)?;
+        place::probe_allow(self, what)?;
         let is_host = |host: &String| {
             let fits = (1..=HOST_BYTES_MAX).contains(&host.len());
             fits && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
@@ -286,6 +293,7 @@ impl File {
             api_keys: self.api_keys.and_then(some),
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
+            probe_allow: self.probe_allow.unwrap_or_default(),
             log: self.log.unwrap_or(default.log),
             otlp_endpoint: self.otlp_endpoint.filter(|said| !said.is_empty()),
             otlp_ratio: self.otlp_ratio.unwrap_or(default.otlp_ratio),
@@ -356,6 +364,7 @@ pub(crate) fn template() -> String {
         api_keys: Some(PathBuf::new()),
         insecure: Some(settings.insecure),
         hosts: Some(settings.hosts),
+        probe_allow: Some(settings.probe_allow),
         log_format: Some(settings.log_format),
         log: Some(settings.log),
         otlp_endpoint: Some(settings.otlp_endpoint.unwrap_or_default()),
@@ -439,6 +448,10 @@ const WHY: [&[&str]; KEYS.len()] = [
         "Host names under which HTTP clients may ask for this server, beside loopback: --host, TENURE_HOSTS. Others",
         "are refused, so that no page in a browser reaches the server under a name of its own.",
     ],
+    &[
+        "Networks whose instances the leader may probe, such as [\"10.0.0.0/8\"]: --probe-allow, TENURE_PROBE_ALLOW. Whoever",
+        "registers an instance has the server connect to it there. The same on all nodes.",
+    ],
     &["How to log, on stderr: --log-format, TENURE_LOG_FORMAT. auto is text on a terminal and JSON elsewhere."],
     &["What to log: --log, TENURE_LOG. For more from Tenure itself: \"warn,tenure=debug,tenure_server=debug\"."],
     &[
@@ -483,6 +496,7 @@ mod tests {
             api_keys: file.api_keys.and_then(some),
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),
+            probe_allow: file.probe_allow.unwrap(),
             log_format: file.log_format.unwrap(),
             log: file.log.unwrap(),
             otlp_endpoint: file.otlp_endpoint.filter(|said| !said.is_empty()),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tenure_server::{Begin, Compaction, PEERS_MAX};
+use tenure_server::{Begin, Compaction, Networks, PEERS_MAX};
 
 /// Shorter ones make elections out of every hiccup; longer ones leave a cluster without a leader for no reason.
 const ELECTION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -113,6 +113,13 @@ pub(crate) fn compaction(settings: &Settings, what: &str) -> Result<Compaction, 
     .ok_or_else(|| {
         let why = format!("{said:?} does not say what of the past of keys is kept");
         Failure::usage(what, &why, "Say off, a number of revisions, or an age from 10s on.")
+    })
+}
+
+/// Which networks may be probed.
+pub(crate) fn probe_allow(settings: &Settings, what: &str) -> Result<Networks, Failure> {
+    Networks::parse(&settings.probe_allow).map_err(|bad| {
+        Failure::usage(what, &bad.to_string(), "Say which networks may be probed with --probe-allow CIDR.")
     })
 }
 

@@ -10,6 +10,7 @@ use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX}
 use crate::lock::Lock;
 use crate::node::{Environment, Node};
 use crate::peers::Nowhere;
+use crate::probes::{Networks, probe};
 use crate::workers::Workers;
 use std::future::Future;
 use std::io;
@@ -130,6 +131,8 @@ async fn open(disk: SharedDisk) -> Result<Node, String> {
 /// Serves until it is stopped, or until the node cannot go on: then every connection ends, and whoever holds something
 /// learns that it is not renewed.
 async fn serve(node: Node, taken: mpsc::Receiver<DuplexStream>, stopped: oneshot::Receiver<()>) {
+    // Nothing is probed, and that is said of every check that waits for it.
+    tokio::spawn(probe(node.clone(), Networks::default()));
     let native = TenureServer::new(NativeDoor::new(node.clone())).max_decoding_message_size(REQUEST_BYTES_MAX);
     let serving = Server::builder()
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))

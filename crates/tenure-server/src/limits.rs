@@ -55,8 +55,8 @@ pub(crate) const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Connections open at once, unless the process may open fewer files.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
-/// Files that connections leave free for the log, the snapshots and the data directory.
-pub const FILES_RESERVED: usize = 128;
+/// Files that connections leave free for the log, the snapshots and the data directory, and for probes.
+pub const FILES_RESERVED: usize = 128 + PROBES_QUICK_MAX + PROBES_SLOW_MAX;
 
 /// A pause after an accept that failed, so that a lack of files does not become a lack of processor too.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -303,3 +303,59 @@ pub(crate) const FRESH_ITEMS_MAX: usize = 4096;
 
 /// Targets in one answer to Prometheus, which asks for all at once.
 pub(crate) const TARGETS_MAX: usize = 50_000;
+
+/// Networks that probes may go to: each address is held against all of them.
+pub(crate) const PROBE_NETWORKS_MAX: usize = 64;
+
+/// A probe that is not answered within this is one that takes long. Whoever is near and well answers a hundred times faster.
+pub(crate) const PROBE_QUICK: Duration = Duration::from_millis(250);
+
+/// Probes under way at once that have not taken long yet: by the time above, half a thousand hanging targets a second are
+/// found out, and whoever answers within 10 ms is probed at 12,800 a second.
+pub(crate) const PROBES_QUICK_MAX: usize = 128;
+
+/// Probes under way at once that take long. Together with the above they are files that connections leave free.
+pub(crate) const PROBES_SLOW_MAX: usize = 256;
+
+/// Names that are being looked up at once, for quick and for slow probes each: every one of them holds a thread, and cannot
+/// be called off.
+pub(crate) const PROBE_LOOKUPS_MAX: usize = 64;
+
+/// Addresses of one name: all of them are looked at, and a probe tries one after the other.
+pub(crate) const PROBE_ADDRESSES_MAX: usize = 64;
+
+/// What is read of an answer to a probe, in bytes: the head, and what of the body comes with it. The status is all that
+/// counts.
+pub(crate) const PROBE_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// What is read of an answer of the gRPC health service, and of its headers: it is a number.
+pub(crate) const PROBE_MESSAGE_BYTES_MAX: u32 = 4 * 1024;
+
+/// The first probe of a new instance is due within this, however long its interval is: until then nobody uses it.
+pub(crate) const PROBE_SPREAD_MAX: Duration = Duration::from_secs(1);
+
+/// How often it is said at most that probes are late.
+pub(crate) const PROBES_LATE_PAUSE: Duration = Duration::from_secs(60);
+
+/// Instances that are looked at for probes before the ledger is let go.
+pub(crate) const PROBE_LOOKS_MAX: usize = 4096;
+
+/// Events that are looked at by whoever follows the registry before the ledger is let go.
+pub(crate) const FOLLOWED_EVENTS_MAX: usize = 4096;
+
+/// Services that one Envoy may want to know of on one stream.
+pub(crate) const XDS_NAMES_MAX: usize = 10_000;
+
+/// Services that are looked at for one message to Envoy, before the ledger is let go.
+pub(crate) const XDS_PAGE: usize = 100;
+
+/// Endpoints of one service that Envoy is told: their weights, all of them the greatest, still fit into the sum that it
+/// makes of them.
+pub(crate) const XDS_ENDPOINTS_MAX: usize = 65_536;
+
+/// What happens within this time is told to Envoy at once. It is small beside what Envoy takes to act on it.
+pub(crate) const XDS_GATHER: Duration = Duration::from_millis(10);
+
+/// For so long beyond the end of its leases Envoy may rely on what it was told: leases end late by a tick and by the time
+/// without a leader, and Envoy would otherwise drop all endpoints because one of them is about to end.
+pub(crate) const XDS_SLACK: Duration = Duration::from_secs(5);

@@ -271,6 +271,26 @@ impl Node {
         }
     }
 
+    /// Returns when it leads and grants, with the term; never, if the node stops before.
+    pub(crate) async fn leads(&self) -> u64 {
+        let mut service = self.inner.service.clone();
+        loop {
+            if service.wait_for(Option::is_some).await.is_err() {
+                return std::future::pending().await;
+            }
+            let term = *self.consensus().leading().borrow();
+            match term {
+                Some(term) => return term,
+                None => tokio::time::sleep(READY_INTERVAL).await,
+            }
+        }
+    }
+
+    /// Time since a fixed point of this process.
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.inner.clock.monotonic()
+    }
+
     /// Whether it leads and grants, or follows somebody who may.
     pub(crate) fn is_ready(&self) -> bool {
         self.inner.service.borrow().is_some() || self.leader_elsewhere().is_some()

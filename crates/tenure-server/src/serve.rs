@@ -3,10 +3,11 @@
 use crate::access::Access;
 use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
-use crate::doors::{Entrance, NativeDoor, both, http};
+use crate::doors::{Entrance, NativeDoor, both, http, xds};
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
 use crate::listen::accept;
 use crate::node::Node;
+use crate::probes::{Networks, probe};
 use crate::tls::Tls;
 use futures::StreamExt;
 use futures::stream::select_all;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub peers_speak_tls: bool,
     /// What of the past of keys is kept.
     pub compaction: Compaction,
+    /// Which networks the leader may probe.
+    pub probe_allow: Networks,
 }
 
 /// Why serving could not start or go on.
@@ -78,9 +81,11 @@ pub async fn serve(
     let is_loopback = |listener: &TcpListener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let is_local = listeners.iter().all(is_loopback);
     tokio::spawn(compact(node.clone(), settings.compaction));
+    tokio::spawn(probe(node.clone(), settings.probe_allow.clone()));
     let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings);
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
+    let grpc = xds::add(grpc, node.clone());
     let guard = http::Guard::new(&settings.hosts, is_local);
     let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()));
     let entrance = Entrance::new(settings.access.clone(), node.clone());

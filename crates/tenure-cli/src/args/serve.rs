@@ -78,6 +78,9 @@ pub(crate) struct Said {
     /// A host name under which HTTP clients may ask for this server, beside loopback; may be repeated.
     #[arg(long = "host", env = "TENURE_HOSTS", value_name = "NAME", value_delimiter = ',')]
     pub(crate) hosts: Option<Vec<String>>,
+    /// A network whose instances the leader may probe, such as 10.0.0.0/8; may be repeated [default: none].
+    #[arg(long, env = "TENURE_PROBE_ALLOW", value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) probe_allow: Option<Vec<String>>,
     /// How to log [default: auto].
     #[arg(long, env = "TENURE_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,

@@ -56,6 +56,7 @@ async fn run(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let peers_speak_tls = peer_tls.is_some();
     let compaction = place::compaction(&settings, what)?;
+    let probe_allow = place::probe_allow(&settings, what)?;
     let listener = bind(settings.listen, "--listen").await?;
     let for_etcd = match place::etcd_listen(&settings, what)? {
         Some(address) => Some(bind(address, "--etcd-listen").await?),
@@ -77,7 +78,8 @@ async fn run(
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
         tokio::spawn(read_keys_again(path, access.clone(), hangups));
     }
-    let doors = Doors { hosts: settings.hosts, tls, access: access.clone(), peers_speak_tls, compaction };
+    let access_too = access.clone();
+    let doors = Doors { hosts: settings.hosts, tls, access: access_too, peers_speak_tls, compaction, probe_allow };
     let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;

@@ -5,7 +5,7 @@ mod begin;
 mod change;
 mod compare;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use begin::{Beginning, announce};
 pub use change::CannotChange;

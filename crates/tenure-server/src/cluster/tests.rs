@@ -22,7 +22,7 @@ use tenure_core::{Command, Grant, Holder, LeaseId, Ttl};
 
 /// All nodes, by their addresses.
 #[derive(Clone, Default)]
-struct Room(Arc<Mutex<BTreeMap<String, Host>>>);
+pub(crate) struct Room(Arc<Mutex<BTreeMap<String, Host>>>);
 
 impl Room {
     fn host(&self, address: &str) -> io::Result<Host> {
@@ -46,7 +46,7 @@ impl Network for Room {
     }
 }
 
-async fn open(room: &Room, node: u64, disk: &MemoryDisk) -> Node {
+pub(crate) async fn open(room: &Room, node: u64, disk: &MemoryDisk) -> Node {
     let peers = (1..=3).map(|node| (node, format!("n{node}"))).collect();
     let environment = Environment {
         clock: Arc::new(SystemClock::start()),
@@ -73,7 +73,7 @@ fn grant(number: u64) -> Command {
     Command::Grant(Grant::plain(lease, holder, Ttl::from_millis(600_000).unwrap(), number))
 }
 
-async fn leader(nodes: &[Node]) -> Node {
+pub(crate) async fn leader(nodes: &[Node]) -> Node {
     loop {
         if let Some(leader) = nodes.iter().find(|node| node.status().leads_in.is_some()) {
             return leader.clone();

@@ -1,7 +1,7 @@
 //! In front of all doors: whether whoever asks may. The one place where that is decided; what is not named here needs a key
 //! that may do everything.
 
-use super::{etcd, http};
+use super::{etcd, http, xds};
 use crate::access::{Access, Need};
 use crate::metrics::{Call, Door};
 use crate::node::Node;
@@ -81,7 +81,7 @@ fn need_of_grpc(path: &str) -> Need {
     let is_read = path.strip_prefix(NATIVE).is_some_and(|call| READS.contains(&call));
     match path {
         _ if path.starts_with(HEALTH) => Need::Nothing,
-        _ if is_read || path.starts_with(REFLECTION) => Need::Read,
+        _ if is_read || path.starts_with(REFLECTION) || xds::is_xds(path) => Need::Read,
         _ => Need::Full,
     }
 }
@@ -150,6 +150,19 @@ mod tests {
         for path in ["/metrics", "/openapi.json", "/v1/watch", "/healthz/", "//healthz", "/nowhere"] {
             assert_eq!(need_of_http(&Method::GET, path), Need::Read, "{path}");
         }
+    }
+
+    #[test]
+    fn what_envoy_asks_changes_nothing() {
+        for path in [
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+            "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints",
+            "/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints",
+        ] {
+            assert_eq!(need_of_grpc(path), Need::Read, "{path}");
+        }
+        assert_eq!(need_of_grpc("/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"), Need::Full);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod look;
 mod seat;
 mod stream;
 mod watch;
+pub(crate) mod xds;
 
 pub(crate) use desk::Desk;
 pub(crate) use entrance::Entrance;
