@@ -1,5 +1,11 @@
 //! A real Envoy that routes to agents by what Tenure tells it: whoever is dead gets no request once its lease has ended and
 //! Envoy knows, and neither does whoever has left.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops where it is surprised, and measures how long it waits"
+)]
 
 mod support;
 

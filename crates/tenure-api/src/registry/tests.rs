@@ -243,7 +243,8 @@ fn bad_checks_are_refused() {
     };
     let (pushed, tcp, http, grpc) = (0, 1, 2, 3);
     assert_eq!(with(pushed, |it| it.name.clear()), Err(Code::BadWord));
-    let bad: [(usize, fn(&mut v1::Check)); 19] = [
+    type Spoil = fn(&mut v1::Check);
+    let bad: [(usize, Spoil); 19] = [
         (pushed, |it| it.name = "tcp".into()),
         (pushed, |it| it.kind = 5),
         (pushed, |it| it.ttl_ms = 999),
