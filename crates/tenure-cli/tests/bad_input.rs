@@ -130,6 +130,9 @@ async fn unary(client: &Client, ask: Ask) -> Result<(), Error> {
         Ask::SetClass(request) => client.set_class(request).await.map(drop),
         Ask::Put(request) => client.put(request).await.map(drop),
         Ask::Delete(request) => client.delete(request).await.map(drop),
+        Ask::Register(_) | Ask::UpdateInstance(_) | Ask::Drain(_) | Ask::Deregister(_) | Ask::SetHealth(_) => {
+            unreachable!("what is bad about instances is asked in registry_http.rs")
+        }
     }
 }
 

@@ -206,7 +206,7 @@ fn checks() {
 #[test]
 fn an_edit_changes_what_it_says_and_no_more() {
     let zone = Word::parse("z").ok();
-    let details = Details::new(Draft { zone: zone.clone(), weight: 7, ..draft() }).unwrap();
+    let details = Details::new(Draft { zone, weight: 7, ..draft() }).unwrap();
     assert_eq!(details.edited(&Edit::default()).unwrap(), details);
     let moved = details.edited(&Edit { zone: Some(None), ..Edit::default() }).unwrap();
     assert_eq!((moved.zone.clone(), moved.weight), (None, 7));

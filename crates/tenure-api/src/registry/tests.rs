@@ -40,6 +40,9 @@ fn span(ms: u64) -> Span {
     Span::at_most(ms, u64::MAX).unwrap()
 }
 
+/// Makes a check into one that cannot be.
+type Change = fn(&mut v1::Check);
+
 fn full() -> v1::Details {
     let check =
         |name: &str, kind: v1::CheckKind| v1::Check { name: name.into(), kind: kind.into(), ..v1::Check::default() };
@@ -243,8 +246,7 @@ fn bad_checks_are_refused() {
     };
     let (pushed, tcp, http, grpc) = (0, 1, 2, 3);
     assert_eq!(with(pushed, |it| it.name.clear()), Err(Code::BadWord));
-    type Spoil = fn(&mut v1::Check);
-    let bad: [(usize, Spoil); 19] = [
+    let bad: [(usize, Change); 19] = [
         (pushed, |it| it.name = "tcp".into()),
         (pushed, |it| it.kind = 5),
         (pushed, |it| it.ttl_ms = 999),

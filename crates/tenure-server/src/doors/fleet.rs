@@ -31,7 +31,7 @@ pub(super) type Changes = BTreeMap<InstanceKey, Option<tenure_api::v1::End>>;
 struct Gone;
 
 /// Starts a watch.
-pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies, Failure> {
+pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies, Box<Failure>> {
     let after = request.after;
     let wanted = Wanted::read(&DiscoverRequest {
         service: request.service,
@@ -42,11 +42,11 @@ pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies
         all: request.all,
         ..DiscoverRequest::default()
     });
-    let wanted = wanted.map_err(|bad| bad.failure())?;
+    let wanted = wanted.map_err(|bad| Box::new(bad.failure()))?;
     let bell = Arc::new(Bell::default());
     // Hung up before the first look, so that nothing is missed between the two.
     let hanging = desk.node().service_bells().hang(wanted.keys(), &bell);
-    let hanging = hanging.ok_or_else(|| unready(&Unready::Overloaded { retry_after: RETRY_AFTER }))?;
+    let hanging = hanging.ok_or_else(|| Box::new(unready(&Unready::Overloaded { retry_after: RETRY_AFTER })))?;
     let (replies, receiver) = mpsc::channel(1);
     let watch = Watch {
         desk,

@@ -235,7 +235,7 @@ impl Tenure for NativeDoor {
         &self,
         request: Request<v1::WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
-        let open = async { fleet::open(self.desk.clone(), request.into_inner()) };
+        let open = async { fleet::open(self.desk.clone(), request.into_inner()).map_err(|failure| *failure) };
         let told = self.tell(Call::WatchInstances, open).await?;
         Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }

@@ -271,7 +271,7 @@ pub(super) async fn watch(
         all: request.all,
         after,
     };
-    let mut replies = fleet::open(door.desk.clone(), request)?;
+    let mut replies = fleet::open(door.desk.clone(), request).map_err(|failure| *failure)?;
     // The first reply comes at once. If it is a no, the client hears it as a status.
     let first = match replies.next().await {
         Some(Ok(reply)) => message(&reply),
