@@ -186,7 +186,7 @@ impl Encoder for Raw {
     type Error = tonic::Status;
 
     fn encode(&mut self, bytes: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), tonic::Status> {
-        prost::bytes::BufMut::put_slice(out, &bytes);
+        bytes::BufMut::put_slice(out, &bytes);
         Ok(())
     }
 }
@@ -196,8 +196,8 @@ impl Decoder for Raw {
     type Error = tonic::Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, tonic::Status> {
-        let mut out = vec![0; prost::bytes::Buf::remaining(bytes)];
-        prost::bytes::Buf::copy_to_slice(bytes, &mut out);
+        let mut out = vec![0; bytes::Buf::remaining(bytes)];
+        bytes::Buf::copy_to_slice(bytes, &mut out);
         Ok(Some(out))
     }
 }
