@@ -30,7 +30,7 @@ fix:
 
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
-	@bash scripts/need strace curl jq groff
+	@bash scripts/need strace curl jq groff haproxy prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	$(CARGO) test --workspace --exclude tenure-sim
@@ -59,7 +59,7 @@ fuzz-http:
 
 # The same tests at full length.
 soak:
-	@bash scripts/need strace curl jq groff
+	@bash scripts/need strace curl jq groff haproxy prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
