@@ -33,11 +33,17 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (FAILED, "the answer is no, or something failed; for verify: the handle is not valid"),
     (USAGE, "what was typed cannot be right: a flag, a name, a TTL, a handle, a lease id, an address"),
     (UNREACHABLE, "no server answers, it cannot answer now, or whether it was done is not known"),
-    (HELD, "somebody else holds it, or it did not become free within --wait"),
+    (HELD, "somebody else holds it or is registered so, or it did not become free within --wait"),
     (DENIED, "the server wants an API key, does not know the one that it was shown, or does not let it do this"),
-    (LOST, "the lease was lost, and the command of run, elect or once was stopped; or what --lost-code says"),
-    (CANNOT_EXECUTE, "the command of run, elect or once cannot be executed"),
-    (NOT_FOUND, "the command of run, elect or once was not found; else its own exit code, 128 + N for signal N"),
+    (
+        LOST,
+        "the lease was lost, and the command of run, elect or once was stopped, or register is no longer listed; or what --lost-code says",
+    ),
+    (CANNOT_EXECUTE, "the command of run, elect, once or register cannot be executed"),
+    (
+        NOT_FOUND,
+        "the command of run, elect, once or register was not found; else its own exit code, 128 + N for signal N",
+    ),
     (INTERRUPTED, "a wait was given up with Ctrl-C"),
 ];
 
@@ -99,6 +105,11 @@ impl Failure {
     /// A command that is not there.
     pub(crate) fn command_not_found(what: &str, why: &str, next: &str) -> Self {
         Self { code: NOT_FOUND, ..Self::new(what, why, next) }
+    }
+
+    /// What was kept by a lease is lost.
+    pub(crate) fn lost(what: &str, why: &str, next: &str) -> Self {
+        Self { code: LOST, ..Self::new(what, why, next) }
     }
 
     /// A server that was there and is no longer.
@@ -163,7 +174,15 @@ fn unchanged(why: &str) -> String {
 /// What to type next, and the exit code.
 fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
     let resource = &failure.resource;
+    let instance = &failure.instance;
     let next = match code {
+        Some(Code::InstanceExists) => {
+            let next = format!("Say another --id, a higher --epoch, or ask `tenure why {instance}`.");
+            return (next, HELD);
+        }
+        Some(Code::NoInstance | Code::OtherLease | Code::NoCheck) => {
+            "See what is registered with `tenure service ls` and `tenure service show SERVICE`.".into()
+        }
         Some(Code::Taken) => {
             return (format!("Wait in line with --wait 5m, or ask `tenure why {resource}`."), HELD);
         }

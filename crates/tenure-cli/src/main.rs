@@ -15,7 +15,7 @@ mod supervisor;
 mod traces;
 mod wrap;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Output};
 use commands::Caller;
 use failure::Failure;
 use std::process::ExitCode;
@@ -48,7 +48,12 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    let Cli { command, addr, output } = cli;
+    let Cli { command, addr, output: form } = cli;
+    let output = match (&command, form.output()) {
+        (Command::Discover(_), output) => output.unwrap_or(Output::Table),
+        (_, Some(output)) => output,
+        (_, None) => return Err(for_discover_alone()),
+    };
     let caller = &Caller { addr, output };
     match command {
         Command::Serve(serve) => commands::serve(*serve).await,
@@ -79,6 +84,15 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Resource(resource) => commands::resource(caller, resource).await,
         Command::Lease(lease) => commands::lease(caller, lease).await,
         Command::Class(class) => commands::class(caller, class).await,
+        Command::Register(register) => commands::register(caller, *register).await,
+        Command::Discover(discover) => commands::discover(caller, discover, form).await,
+        Command::Deregister(deregister) => commands::deregister(caller, deregister).await,
+        Command::Service(service) => commands::service(caller, service).await,
         Command::Key(key) => commands::key(caller, key).await,
     }
+}
+
+fn for_discover_alone() -> Failure {
+    let why = "env, hosts, nginx and haproxy tell where instances are, and only `tenure discover` does";
+    Failure::usage("cannot print in this form", why, "Say -o table, json, jsonl or name.")
 }

@@ -20,7 +20,6 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Nothing but text.
-    #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { bars: Bars::None, colour: false };
 
     /// What stdout can show.

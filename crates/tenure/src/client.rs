@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::keeper::{Order, Orders, draw_lease};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
+use crate::registry::{Discovery, RegisterAsk};
 use crate::security::Said;
 use crate::watch::Watch;
 use crate::way::{Repeat, Way};
@@ -202,6 +203,24 @@ impl Client {
         Election::new(self.clone(), name.into())
     }
 
+    /// Asks for an instance of a service to be listed: see [`crate::registry`].
+    pub fn register(&self, service: impl Into<String>) -> RegisterAsk {
+        RegisterAsk::new(self.clone(), service.into())
+    }
+
+    /// Asks which instances of a service are there: see [`crate::registry`].
+    pub fn discover(&self, service: impl Into<String>) -> Discovery {
+        let request = v1::WatchInstancesRequest { service: service.into(), ..v1::WatchInstancesRequest::default() };
+        Discovery::new(self.clone(), request)
+    }
+
+    /// Asks which instances are there of all services whose name starts so.
+    pub fn discover_under(&self, prefix: impl Into<String>) -> Discovery {
+        let request =
+            v1::WatchInstancesRequest { service_prefix: prefix.into(), ..v1::WatchInstancesRequest::default() };
+        Discovery::new(self.clone(), request)
+    }
+
     /// The keys.
     pub fn keys(&self) -> Keys {
         Keys::new(self.clone())
@@ -221,6 +240,15 @@ impl Client {
         let (reply, left) = oneshot::channel();
         orders.tell(Order::Flush { until: orders.clock.now() + patience, reply });
         left.await.unwrap_or_default()
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.inner.clock.clone()
+    }
+
+    /// Asks another server from now on, if there is one.
+    pub(crate) fn turn_away(&self) {
+        self.inner.way.turn_away();
     }
 
     /// The holder of leases that do not name one.
@@ -293,6 +321,18 @@ impl Client {
         release_lease(ReleaseLeaseRequest) -> ReleaseReply;
         /// Leaves lines.
         cancel(CancelRequest) -> CancelReply;
+        /// Changes what an instance says of itself, in part.
+        update_instance(UpdateInstanceRequest) -> UpdateInstanceReply;
+        /// Keeps new work from an instance, or lets it have some again.
+        drain(DrainRequest) -> DrainReply;
+        /// Takes an instance out.
+        deregister(DeregisterRequest) -> DeregisterReply;
+        /// Tells what a check of an instance found.
+        set_health(SetHealthRequest) -> SetHealthReply;
+        /// One instance in full, and how those before it ended.
+        show_instance(ShowInstanceRequest) -> ShowInstanceReply;
+        /// A page of the services that have instances.
+        list_services(ListServicesRequest) -> ListServicesReply;
         /// Whether a handle's claim holds its resource.
         verify(VerifyRequest) -> VerifyReply;
         /// One resource in full.
@@ -322,6 +362,38 @@ impl Client {
         let call = |mut rpc: TenureClient<Connection>| {
             let request = request.clone();
             async move { rpc.watch(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
+    /// Registers an instance, or replaces what it says of itself. Ids that a new lease does not name are drawn here. Nobody
+    /// renews it: [`Client::register`] does.
+    pub async fn register_instance(&self, mut request: v1::RegisterRequest) -> Result<v1::RegisterReply, Error> {
+        request.grant.iter_mut().for_each(named);
+        let call = |mut rpc: TenureClient<Connection>| {
+            let request = request.clone();
+            async move { rpc.register(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
+    /// A page of the instances of a service.
+    pub async fn discover_page(&self, request: v1::DiscoverRequest) -> Result<v1::DiscoverReply, Error> {
+        let call = |mut rpc: TenureClient<Connection>| {
+            let request = request.clone();
+            async move { rpc.discover(request).await }
+        };
+        self.inner.way.call(Repeat::Safe, call).await
+    }
+
+    /// The instances of a service and what changes of them, over one connection. [`Discovery::view`] outlives it.
+    pub async fn watch_instances(
+        &self,
+        request: v1::WatchInstancesRequest,
+    ) -> Result<Streaming<v1::WatchInstancesReply>, Error> {
+        let call = |mut rpc: TenureClient<Connection>| {
+            let request = request.clone();
+            async move { rpc.watch_instances(request).await }
         };
         self.inner.way.call(Repeat::Safe, call).await
     }

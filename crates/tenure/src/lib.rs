@@ -26,6 +26,7 @@ pub mod guard;
 mod keeper;
 mod keys;
 mod lease;
+pub mod registry;
 mod security;
 mod terms;
 pub mod timing;

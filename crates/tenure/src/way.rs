@@ -114,6 +114,12 @@ impl Way {
         (place, made)
     }
 
+    /// Asks the next server from now on, because the one that is asked says too little.
+    pub(crate) fn turn_away(&self) {
+        let place = self.current().place;
+        self.leave(place);
+    }
+
     /// Asks the next server from now on, unless somebody has seen to that already.
     fn leave(&self, place: usize) {
         let mut current = self.current();

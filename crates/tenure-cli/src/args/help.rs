@@ -12,6 +12,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "watch", "top", "key",
         ],
     ),
+    ("Discovery", &["register", "discover", "deregister", "service"]),
     (
         "Operate",
         &[

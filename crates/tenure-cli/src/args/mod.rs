@@ -3,6 +3,7 @@
 mod claim;
 mod cluster;
 mod config;
+mod discovery;
 mod doctor;
 mod explain;
 mod help;
@@ -19,6 +20,7 @@ mod value;
 pub(crate) use claim::{Acquire, Break, Release, Renew, Touch, Transfer, Verify};
 pub(crate) use cluster::{Anew, Cluster, NodeAt, is_address};
 pub(crate) use config::Config;
+pub(crate) use discovery::{Deregister, Discover, Drain, Register, Service};
 pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
@@ -45,9 +47,9 @@ pub(crate) struct Cli {
     #[arg(long, global = true, env = "TENURE_ADDR", default_value = tenure::ADDR_DEFAULT, value_name = "URL")]
     pub(crate) addr: String,
 
-    /// How to print.
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    /// How to print; the last four are for `discover`.
+    #[arg(short, long, global = true, value_enum, default_value_t = Form::Table)]
+    pub(crate) output: Form,
 }
 
 /// Nothing was typed: the help is the answer.
@@ -69,7 +71,41 @@ pub(crate) fn commands() -> clap::Command {
     Cli::command()
 }
 
+/// What can be typed after `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document a line.
+    Jsonl,
+    /// Names or handles only.
+    Name,
+    /// Variables for a shell.
+    Env,
+    /// Lines for /etc/hosts.
+    Hosts,
+    /// An upstream of nginx.
+    Nginx,
+    /// A backend of HAProxy.
+    Haproxy,
+}
+
+impl Form {
+    /// The form in which every command prints, if it is one.
+    pub(crate) const fn output(self) -> Option<Output> {
+        match self {
+            Self::Table => Some(Output::Table),
+            Self::Json => Some(Output::Json),
+            Self::Jsonl => Some(Output::Jsonl),
+            Self::Name => Some(Output::Name),
+            Self::Env | Self::Hosts | Self::Nginx | Self::Haproxy => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// For people.
     Table,
@@ -103,7 +139,7 @@ pub(crate) enum Command {
     Ls(Ls),
     /// Show all about one resource: who holds it, who waits, who had it.
     Show(Show),
-    /// Say why a resource cannot be had, when it can, and what to do.
+    /// Say why a resource cannot be had, or how an instance is and why; and what to do.
     Why(Show),
     /// Tell what happened, newest first.
     History(History),
@@ -114,6 +150,15 @@ pub(crate) enum Command {
     /// Write, read and delete keys, alone or on a lease.
     #[command(subcommand)]
     Key(Key),
+    /// List this agent, or a command, as an instance of a service for as long as it lives.
+    Register(Box<Register>),
+    /// Print where the instances of a service are, or keep a file of it.
+    Discover(Discover),
+    /// Take an instance out.
+    Deregister(Deregister),
+    /// List, show, drain and undrain the instances of services.
+    #[command(subcommand)]
+    Service(Service),
     /// Run the server.
     Serve(Box<Serve>),
     /// See and change who belongs to the cluster, back it up, and make its certificates and API keys.

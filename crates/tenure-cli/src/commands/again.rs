@@ -23,7 +23,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What counts by itself. Two looks that differ in nothing else are the same.
-const COUNTING: [&str; 8] = [
+const COUNTING: [&str; 12] = [
     "remaining_ms",
     "renewed_wall_ms",
     "renewed_ago_ms",
@@ -32,6 +32,10 @@ const COUNTING: [&str; 8] = [
     "limit_left_ms",
     "next_in_ms",
     "breaks_in_ms",
+    "valid_for_ms",
+    "held_down_ms",
+    "revoked_in_ms",
+    "penalty",
 ];
 
 /// Looks, and prints what was seen.

@@ -23,6 +23,12 @@ struct Event {
     kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    instance: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    check: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    health: &'static str,
     #[serde(skip_serializing_if = "is_zero")]
     fence: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +95,10 @@ impl Event {
         Self {
             words: sentence(&event),
             mode: event.mode(),
+            health: match event.health() {
+                v1::Health::Unspecified => "",
+                health => words::health(health),
+            },
             units: event.units,
             revision: event.revision,
             n: event.n,
@@ -96,6 +106,8 @@ impl Event {
             at_ms: event.at_ms,
             kind: event.kind,
             resource: event.resource,
+            instance: event.instance,
+            check: event.check,
             fence: event.fence,
             lease: lease_or_none(event.lease),
             holder: event.holder,
@@ -164,7 +176,34 @@ fn sentence(event: &v1::Event) -> String {
         "class_set" => format!("class {} set", event.class),
         "put" => format!("key {key} written{on_lease} (version {})", event.version),
         "deleted" => format!("key {key} deleted{on_lease}"),
+        _ if !event.instance.is_empty() => sentence_of_instance(event),
         other => format!("{other} {resource}"),
+    }
+}
+
+fn sentence_of_instance(event: &v1::Event) -> String {
+    let (instance, by) = (&event.instance, words::by_order("", &event.by, &event.reason));
+    let until = event.until_ms.map(|until_ms| print::span_ms(until_ms.saturating_sub(event.at_ms)));
+    match event.kind.as_str() {
+        "registered" => format!("{instance} registered by {}", event.holder),
+        "updated" => format!("{instance} says something else of itself"),
+        "drained" => format!("{instance} drained{by}"),
+        "undrained" => format!("{instance} undrained{by}"),
+        "health_changed" => {
+            let check = match event.check.as_str() {
+                "" => String::new(),
+                check => format!(" (check {check} {})", words::health(event.check_health())),
+            };
+            let held = until.map_or_else(String::new, |until| format!(", held down for {until}"));
+            format!("{instance} is {}{check}{held}", words::health(event.health()))
+        }
+        "deregistered" => {
+            let end = words::end(event.end.as_ref().unwrap_or(&v1::End::default()));
+            format!("{instance} gone: {end}")
+        }
+        "suspected" => format!("{instance} is suspect, and kept for {}", until.unwrap_or_default()),
+        "cleared" => format!("{instance} is heard of again"),
+        other => format!("{other} {instance}"),
     }
 }
 

@@ -328,6 +328,13 @@ pub(crate) async fn show(caller: &Caller, args: Asked) -> Result<ExitCode, Failu
     if args.watch { again(caller, &what, look).await } else { once(caller, &what, look).await }
 }
 
+impl Show {
+    /// Whether nobody has, wants or had it.
+    pub(super) fn is_blank(&self) -> bool {
+        self.state == "free" && !self.defined && self.past.is_empty()
+    }
+}
+
 impl Draw for Show {
     fn draw(&self, page: &mut Page) {
         let capacity = match (self.capacity, self.defined) {

@@ -3,6 +3,7 @@
 
 use super::again::{again, once};
 use super::show::{Blocker, Holding, Show, Waiter, look};
+use super::why_instance::{self, WhyInstance};
 use super::{Caller, words};
 use crate::args::Show as Asked;
 use crate::clock;
@@ -23,13 +24,19 @@ struct Why {
     /// How long it takes at most until the next can start, if nobody renews; none if something else is in its way.
     next_in_ms: u64,
     try_next: Vec<String>,
+    /// The instance of this name, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<WhyInstance>,
 }
 
 pub(crate) async fn why(caller: &Caller, args: Asked) -> Result<ExitCode, Failure> {
     let what = format!("cannot say why of {}", args.name);
     let look = async |client: &Client| {
         let show = look(client, &args.name, &what).await?;
-        Ok(Why { next_in_ms: next_in_ms(&show), try_next: try_next(&show), show })
+        let instance = why_instance::look(client, &args.name, &what).await?;
+        let mut lines = if show.is_blank() && instance.is_some() { Vec::new() } else { try_next(&show) };
+        lines.extend(instance.iter().flat_map(WhyInstance::try_next));
+        Ok(Why { next_in_ms: next_in_ms(&show), try_next: lines, instance, show })
     };
     if args.watch { again(caller, &what, look).await } else { once(caller, &what, look).await }
 }
@@ -37,11 +44,16 @@ pub(crate) async fn why(caller: &Caller, args: Asked) -> Result<ExitCode, Failur
 impl Draw for Why {
     fn draw(&self, page: &mut Page) {
         let show = &self.show;
-        tell_holders(page, show);
-        tell_next(page, self);
-        tell_line(page, show);
-        tell_blockers(page, &show.blockers);
-        tell_past(page, show);
+        if !show.is_blank() || self.instance.is_none() {
+            tell_holders(page, show);
+            tell_next(page, self);
+            tell_line(page, show);
+            tell_blockers(page, &show.blockers);
+            tell_past(page, show);
+        }
+        if let Some(instance) = &self.instance {
+            instance.tell(page);
+        }
         page.line("\nwhat to type next");
         self.try_next.iter().for_each(|line| page.line(&format!("  {line}")));
     }

@@ -44,6 +44,16 @@ pub(super) fn state(lease: &v1::Lease) -> &str {
     if lease.holds.is_empty() && !lease.waits.is_empty() { "waiting" } else { &lease.state }
 }
 
+/// How well an instance is.
+pub(super) const fn health(health: v1::Health) -> &'static str {
+    match health {
+        v1::Health::Passing => "passing",
+        v1::Health::Degraded => "degraded",
+        v1::Health::Critical => "critical",
+        v1::Health::Unspecified | v1::Health::Unknown => "unknown",
+    }
+}
+
 /// How something ended.
 pub(super) fn end(end: &v1::End) -> String {
     match end.how.as_str() {
@@ -52,6 +62,7 @@ pub(super) fn end(end: &v1::End) -> String {
         "superseded" => "superseded by a higher epoch".into(),
         "max_lifetime" => "reached its maximum lifetime".into(),
         "waited_out" => "waited out".into(),
+        "unhealthy" => "ended because it was critical for too long".into(),
         "transferred" => format!("transferred to {}", end.to),
         how => how.into(),
     }

@@ -5,6 +5,7 @@
 //! starts as: it waits until the group is guarded, and then becomes the command. The *guard* has its own copy of the
 //! limits, and stops the group if the wrapper no longer does.
 
+mod checker;
 mod course;
 mod gate;
 mod group;
@@ -16,8 +17,9 @@ mod signals;
 mod terminal;
 mod wrapper;
 
+pub(crate) use checker::Checker;
 pub(crate) use program::Program;
-pub(crate) use signals::Signals;
+pub(crate) use signals::{Announced, Signals};
 
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -147,6 +149,7 @@ fn cannot_start(why: &str) -> Failure {
 
 const GATE: &str = "exec-behind-gate";
 const GUARD: &str = "guard-group";
+const CHECKER: &str = "check-again-and-again";
 
 /// This process, if a wrapper has started it as a part of itself: to the end, and its exit code.
 pub(crate) fn part() -> Option<ExitCode> {
@@ -154,6 +157,7 @@ pub(crate) fn part() -> Option<ExitCode> {
     match words.next()?.to_str()? {
         GATE => Some(gate::stand(words)),
         GUARD => Some(guard::stand(words)),
+        CHECKER => Some(checker::stand(words)),
         _ => None,
     }
 }
@@ -169,7 +173,11 @@ fn ourselves(part: &str) -> Command {
 /// What is said to whoever types the name of a part.
 fn not_typed(part: &str) -> Failure {
     let what = format!("cannot do {part}");
-    Failure::usage(&what, "it is a part of `tenure run`, which starts it by itself", "Type `tenure help run`.")
+    Failure::usage(
+        &what,
+        "it is a part of `tenure run` and `tenure register`, which start it by themselves",
+        "Type `tenure help run`.",
+    )
 }
 
 /// The next word, as what it has to be.

@@ -8,6 +8,7 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod agents;
 pub mod cluster;
 pub mod etcd;
 pub mod http;

@@ -1,7 +1,7 @@
 //! What the server's answers mean to a keeper.
 
 use super::book::{Answer, Entry, Renewals, Stake};
-use super::errand::{Got, Stage, Want};
+use super::errand::{Errand, Got, Stage, Want};
 use super::link::LinkId;
 use super::{Keeper, LetGo, Pending, What};
 use crate::ask::Claim;
@@ -34,6 +34,9 @@ impl Keeper {
                 match (is_current, body) {
                     (true, body) => self.errand_answered(errand, body, sent, now),
                     (false, Tell::Acquire(reply)) => self.nobody_waits_for(&reply, has_own_lease, now),
+                    (false, Tell::Register(reply)) if has_own_lease && !self.book.contains(reply.lease) => {
+                        self.send_back(LetGo::Lease(reply.lease), now);
+                    }
                     (false, _) => {}
                 }
             }
@@ -56,6 +59,11 @@ impl Keeper {
             Tell::Grant(reply) => {
                 let answer = self.first_answer(errand, reply.ttl_ms, sent);
                 self.got(errand, reply.lease, Vec::new(), Some(answer));
+            }
+            Tell::Register(reply) => {
+                let has_own_lease = self.errands.get(&errand).is_some_and(Errand::has_own_lease);
+                let answer = self.first_answer(errand, reply.ttl_ms, sent);
+                self.got(errand, reply.lease, Vec::new(), has_own_lease.then_some(answer));
             }
             Tell::Failure(failure) => self.refused(errand, failure, now),
             // An answer to something else than was asked is none.
@@ -166,9 +174,10 @@ impl Keeper {
         if self.book.is_over(lease) {
             fate.lose(Loss::Unheard);
         }
-        let what = match errand.want {
-            Want::Claims(acquire) if acquire.grant.is_none() => LetGo::Claims { lease, handles },
-            Want::Claims(_) | Want::Lease(_) => LetGo::Lease(lease),
+        let what = match &errand.want {
+            _ if errand.has_own_lease() => LetGo::Lease(lease),
+            Want::Claims(_) | Want::Lease(_) => LetGo::Claims { lease, handles },
+            Want::Instance(_) => errand.undone(),
         };
         // Whoever asked may be gone meanwhile: then it is given back.
         if let Err(Ok(got)) = errand.reply.send(Ok(Got { lease, claims, ttl, fate, what })) {

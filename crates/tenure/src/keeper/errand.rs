@@ -25,6 +25,8 @@ pub(crate) enum Want {
     Claims(v1::AcquireRequest),
     /// A lease without claims.
     Lease(v1::GrantRequest),
+    /// An instance of a service, on a lease of its own or on one that lives already.
+    Instance(v1::RegisterRequest),
 }
 
 /// How long it may take.
@@ -130,6 +132,7 @@ impl Errand {
         match &self.want {
             Want::Claims(acquire) => acquire.grant.as_ref().map_or(acquire.lease, |grant| grant.lease),
             Want::Lease(grant) => grant.lease,
+            Want::Instance(register) => register.grant.as_ref().map_or(register.lease, |grant| grant.lease),
         }
     }
 
@@ -138,6 +141,7 @@ impl Errand {
         match &self.want {
             Want::Claims(acquire) => acquire.grant.is_some(),
             Want::Lease(_) => true,
+            Want::Instance(register) => register.grant.is_some(),
         }
     }
 
@@ -145,13 +149,25 @@ impl Errand {
         match &self.want {
             Want::Claims(acquire) => v1::request::Body::Acquire(acquire.clone()),
             Want::Lease(grant) => v1::request::Body::Grant(grant.clone()),
+            Want::Instance(register) => v1::request::Body::Register(register.clone()),
         }
     }
 
     pub(super) fn resources(&self) -> Vec<String> {
         match &self.want {
             Want::Claims(acquire) => acquire.wants.iter().map(|want| want.resource.clone()).collect(),
-            Want::Lease(_) => Vec::new(),
+            Want::Lease(_) | Want::Instance(_) => Vec::new(),
+        }
+    }
+
+    /// How it is given back if its lease lives on.
+    pub(super) fn undone(&self) -> LetGo {
+        let lease = self.lease();
+        match &self.want {
+            Want::Instance(register) => {
+                LetGo::Instance { lease, service: register.service.clone(), id: register.id.clone() }
+            }
+            Want::Claims(_) | Want::Lease(_) => LetGo::Line { lease, resources: self.resources() },
         }
     }
 
@@ -160,6 +176,7 @@ impl Errand {
         let grant = match &self.want {
             Want::Claims(acquire) => acquire.grant.as_ref(),
             Want::Lease(grant) => Some(grant),
+            Want::Instance(register) => register.grant.as_ref(),
         };
         let ttl_ms = grant.map_or(0, |grant| u64::try_from(grant.ttl_ms).unwrap_or_default());
         if ttl_ms == 0 { unsaid } else { Duration::from_millis(ttl_ms) }
@@ -185,6 +202,7 @@ impl Errand {
         match &mut self.want {
             Want::Claims(acquire) => acquire.grant.iter_mut().for_each(|grant| grant.lease = lease),
             Want::Lease(grant) => grant.lease = lease,
+            Want::Instance(register) => register.grant.iter_mut().for_each(|grant| grant.lease = lease),
         }
         (self.stage, self.first_sent, self.has_waited, self.asks) = (Stage::Asked, None, false, 0);
         self.again = Some(now);

@@ -20,6 +20,7 @@ use crate::v1;
 use crate::v1::request::Body as Ask;
 use book::Book;
 use errand::{Errand, Stage};
+use futures::future::BoxFuture;
 use link::{LinkId, Links, News};
 use parting::Parting;
 use std::collections::BTreeMap;
@@ -30,7 +31,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// What a keeper is told. There is no limit to the queue, but at most a few orders for each guard that lives.
-#[derive(Debug)]
 pub(crate) enum Order {
     /// Get something.
     Get { errand: u64, quest: Quest, reply: oneshot::Sender<Result<Got, Error>> },
@@ -44,6 +44,8 @@ pub(crate) enum Order {
     LetGo { what: LetGo, fate: Arc<Fate>, reply: Option<oneshot::Sender<Result<(), Error>>> },
     /// Renew a lease no longer, and do not give it back either.
     Leave { lease: u64 },
+    /// Look after something that comes back by itself, on the keeper's thread.
+    Mind(BoxFuture<'static, ()>),
     /// Tell when nothing is left to be given back, or how many are left at that time.
     Flush { until: BootTime, reply: oneshot::Sender<usize> },
 }
@@ -57,6 +59,8 @@ pub(crate) enum LetGo {
     Claims { lease: u64, handles: Vec<String> },
     /// Claims that are in line, or on their way there; the lease lives on.
     Line { lease: u64, resources: Vec<String> },
+    /// An instance on a lease that lives on.
+    Instance { lease: u64, service: String, id: String },
 }
 
 /// The way to a keeper. When the last one is gone, the keeper gives back what it was told to, and ends.
@@ -209,6 +213,7 @@ impl Keeper {
             Order::Touch { lease } => self.book.touch(lease, now),
             Order::LetGo { what, fate, reply } => self.let_go(what, &fate, reply, now),
             Order::Leave { lease } => self.book.leave(lease),
+            Order::Mind(minding) => drop(tokio::spawn(minding)),
             Order::Flush { until, reply } => self.flushes.push((until, reply)),
         }
     }

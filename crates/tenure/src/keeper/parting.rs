@@ -41,7 +41,7 @@ impl Parting {
             LetGo::Line { lease: other, resources: others } => {
                 *other == lease && others.iter().any(|other| resources.contains(other))
             }
-            LetGo::Lease(_) | LetGo::Claims { .. } => false,
+            LetGo::Lease(_) | LetGo::Claims { .. } | LetGo::Instance { .. } => false,
         }
     }
 
@@ -55,6 +55,10 @@ impl Parting {
             LetGo::Line { lease, resources } => {
                 let (lease, resources) = (*lease, resources.clone());
                 Some(Ask::Cancel(v1::CancelRequest { lease, resources, ..v1::CancelRequest::default() }))
+            }
+            LetGo::Instance { lease, service, id } => {
+                let (lease, service, id) = (*lease, service.clone(), id.clone());
+                Some(Ask::Deregister(v1::DeregisterRequest { service, id, lease, force: None }))
             }
         }
     }
@@ -89,7 +93,9 @@ impl Keeper {
     ) {
         match &what {
             LetGo::Lease(lease) => self.book.remove(*lease),
-            LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } => self.book.unstake(*lease, fate),
+            LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } | LetGo::Instance { lease, .. } => {
+                self.book.unstake(*lease, fate)
+            }
         }
         fate.lose(Loss::GivenBack);
         let until = fate.safe_until().max(now + TELL_MIN);
@@ -123,7 +129,7 @@ impl Keeper {
             self.book.remove(lease);
             LetGo::Lease(lease)
         } else {
-            LetGo::Line { lease, resources: errand.resources() }
+            errand.undone()
         };
         let asked_by = matches!(errand.stage, Stage::Asked).then_some(id);
         let until = now + ttl.max(TELL_MIN);
@@ -178,7 +184,7 @@ impl Keeper {
                 _ if is_for_now(&failure) => return parting.failed(now),
                 // What was asked for may come later than this: while its connection lives, and once more after that,
                 // because it may have come to the server already and wait there.
-                Some(Code::NoLease | Code::NoClaim) if parting.asked_by.is_some() => {
+                Some(Code::NoLease | Code::NoClaim | Code::NoInstance) if parting.asked_by.is_some() => {
                     parting.asked_by = parting.asked_by.filter(|errand| is_on_its_way(*errand));
                     return parting.failed(now);
                 }

@@ -1,0 +1,185 @@
+//! `tenure discover`: where the instances of a service are, printed, or kept in a file for another program.
+
+use super::instances::Instance;
+use super::{Caller, feed, stop_signal};
+use crate::args::{Discover, Form, Output};
+use crate::failure::Failure;
+use crate::page::{List, Page};
+use crate::print::{self, Draw};
+use crate::screen::Screen;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+use tenure::clock::Clock;
+use tenure::registry::{Discovery, Found};
+use tenure::{Client, registry};
+
+/// Changes within so long are taken together.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+pub(crate) async fn discover(caller: &Caller, args: Discover, form: Form) -> Result<ExitCode, Failure> {
+    let what = format!("cannot discover {}", args.service);
+    let client = caller.connect(&what).await?;
+    let discovery = asked(&client, &args);
+    let mut keeper = Keeper { args, form, output: caller.output, clock: Clock::system(), last: None };
+    if !keeper.args.watch {
+        let found = discovery.list().await.map_err(|error| Failure::of(&what, &error))?;
+        return match keeper.tell(&found).await {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(failure) => Err(failure),
+        };
+    }
+    let stopped =
+        stop_signal().map_err(|error| Failure::before(&what, &error.to_string(), "Try it without --watch."))?;
+    tokio::pin!(stopped);
+    let view = tokio::select! {
+        view = discovery.view() => view.map_err(|error| Failure::of(&what, &error))?,
+        () = &mut stopped => return Ok(ExitCode::SUCCESS),
+    };
+    tokio::select! {
+        never = keeper.keep(view) => match never {},
+        () = stopped => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn asked(client: &Client, args: &Discover) -> Discovery {
+    let discovery = match args.service.strip_suffix('/') {
+        Some(_) => client.discover_under(&args.service),
+        None => client.discover(&args.service),
+    };
+    let discovery = discovery.capabilities(&args.filter.capabilities).zone(&args.filter.zone);
+    let discovery = args.filter.labels.iter().fold(discovery, |it, label| it.label(&label.key, &label.value));
+    if args.filter.all { discovery.all() } else { discovery }
+}
+
+struct Keeper {
+    args: Discover,
+    form: Form,
+    output: Output,
+    clock: Clock,
+    /// What was written last.
+    last: Option<String>,
+}
+
+impl Keeper {
+    /// Tells every change. What fails is said, and tried again at the next change.
+    async fn keep(&mut self, mut view: registry::View) -> std::convert::Infallible {
+        loop {
+            if let Err(failure) = self.tell(&view.instances()).await {
+                print::say(&failure.first_line());
+            }
+            view.changed().await;
+            tokio::time::sleep(TOGETHER).await;
+        }
+    }
+
+    async fn tell(&mut self, found: &[Found]) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let valid_for_ms = |found: &Found| u64::try_from(found.until.since(now).as_millis()).unwrap_or(u64::MAX);
+        let rows: Vec<Instance> =
+            found.iter().map(|found| Instance::new(&found.instance, valid_for_ms(found))).collect();
+        let is_empty = rows.is_empty();
+        let Some(file) = self.args.file.clone() else {
+            self.print(rows);
+            return Ok(());
+        };
+        if is_empty && !self.args.empty_ok {
+            let kept = if file.exists() { "keeps those that were there last" } else { "is not written" };
+            print::say(&format!("nobody is there: {} {kept}; --empty-ok writes it", file.display()));
+            return Ok(());
+        }
+        let text = self.text(rows);
+        if self.last.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        write(&file, &text).map_err(|error| cannot_write(&file, &error))?;
+        self.last = Some(text);
+        match self.args.exec.clone() {
+            Some(command) => self.execute(command, file).await,
+            None => Ok(()),
+        }
+    }
+
+    fn print(&self, rows: Vec<Instance>) {
+        match self.form.output() {
+            Some(_) => print::draw(self.output, &List(rows)),
+            None => print::text(&feed::text(self.form, &self.args.service, &rows)),
+        }
+    }
+
+    fn text(&self, rows: Vec<Instance>) -> String {
+        let ended = |lines: Vec<String>| lines.into_iter().map(|line| line + "\n").collect();
+        match self.form {
+            Form::Json => ended(vec![print::json(&List(rows))]),
+            Form::Jsonl => ended(List(rows).documents()),
+            Form::Name => ended(List(rows).names()),
+            Form::Table => {
+                let mut page = Page::new(Screen::PLAIN);
+                List(rows).draw(&mut page);
+                page.all()
+            }
+            form => feed::text(form, &self.args.service, &rows),
+        }
+    }
+
+    /// Runs what is to be run after the file was written. If it fails, the next change writes and runs it again.
+    async fn execute(&mut self, command: String, file: PathBuf) -> Result<(), Failure> {
+        let what = format!("cannot run {command}");
+        let next = "The file is written. Correct the command; with --watch it is run again at the next change.";
+        let run = move || {
+            let mut shell = Command::new("/bin/sh");
+            shell.arg("-c").arg(command).env("TENURE_FILE", file).stdin(Stdio::null()).status()
+        };
+        let status = tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let why = match status {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        self.last = None;
+        Err(Failure::new(&what, &why, next))
+    }
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot write {}", file.display());
+    Failure::before(&what, &error.to_string(), "Make its directory, or say another file with -f.")
+}
+
+/// All or nothing, whenever the machine stops; with the permissions that it has.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.tenure-new"));
+    let mut file = File::create(&new)?;
+    if let Ok(old) = std::fs::metadata(path) {
+        file.set_permissions(old.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_permissions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("upstreams.conf");
+        write(&path, "one\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let before = File::open(&path).unwrap();
+        write(&path, "two\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(io::read_to_string(before).unwrap(), "one\n", "whoever reads the old one reads all of it");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+        assert!(write(&directory.path().join("none/file"), "x").is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! Agents that come and go, from Rust: a guard that comes back by itself, and a view that forgets in time.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod support;
+
+use std::time::Duration;
+use support::cluster::Cluster;
+use support::{Server, soon};
+use tempfile::TempDir;
+use tenure::clock::Clock;
+use tenure::registry::{Change, Changes, RegisterAsk, View, pushed};
+use tenure::v1::Health;
+use tenure::{Client, Code, Loss, v1};
+
+const SERVICE: &str = "agents/planner";
+const TTL: Duration = Duration::from_millis(1_500);
+const LONG: Duration = Duration::from_secs(60);
+
+async fn house() -> (TempDir, Server, Client) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let client = server.client().await;
+    (directory, server, client)
+}
+
+fn ask(client: &Client, id: &str) -> RegisterAsk {
+    client.register(SERVICE).id(id).endpoint("http://127.0.0.1:9")
+}
+
+async fn shown(client: &Client, id: &str) -> v1::ShowInstanceReply {
+    let request = v1::ShowInstanceRequest { service: SERVICE.into(), id: id.into(), stale: false };
+    client.show_instance(request).await.unwrap()
+}
+
+async fn until(view: &mut View, what: &str, is_so: impl Fn(&View) -> bool) {
+    soon(what, async {
+        while !is_so(view) {
+            view.changed().await;
+        }
+    })
+    .await;
+}
+
+fn ids(view: &View) -> Vec<String> {
+    view.instances().iter().map(|found| found.instance.id.clone()).collect()
+}
+
+async fn change(changes: &mut Changes, what: &str, is_so: impl Fn(&Change) -> bool) -> Change {
+    soon(what, async {
+        loop {
+            let change = changes.next().await.unwrap();
+            if is_so(&change) {
+                return change;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_instance_says_what_it_is_and_how_it_is() {
+    let (_directory, _server, client) = house().await;
+    let listed =
+        ask(&client, "a1").ttl(LONG).capability("gpu").zone("fra1").check(pushed("model")).begin().await.unwrap();
+    let mut view = client.discover(SERVICE).near("fra1").view().await.unwrap();
+    assert!(view.instances().is_empty(), "before it has told, nobody knows");
+    assert_eq!(listed.status("model", Health::Passing, "loaded").await.unwrap(), Health::Passing);
+    until(&mut view, "passing", |view| ids(view) == ["a1"]).await;
+    assert_eq!(view.pick().unwrap().endpoint(), "http://127.0.0.1:9");
+    assert_eq!(view.pick_for("some key").unwrap().instance.id, "a1");
+    listed.update(|details| details.weight = Some(5)).await.unwrap();
+    until(&mut view, "its weight", |view| view.instances()[0].weight() == 5).await;
+    assert_eq!(view.instances()[0].instance.health(), Health::Passing, "what its checks found is kept");
+    listed.drain("upgrade").await.unwrap();
+    until(&mut view, "the drain", |view| ids(view).is_empty()).await;
+    listed.undrain().await.unwrap();
+    until(&mut view, "the undrain", |view| ids(view) == ["a1"]).await;
+    let refused = listed.status("none", Health::Passing, "").await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::NoCheck));
+    let second = ask(&client, "a1").begin().await.unwrap_err();
+    assert_eq!(second.code(), Some(Code::InstanceExists), "{second}");
+    listed.deregister().await.unwrap();
+    until(&mut view, "its end", |view| ids(view).is_empty()).await;
+    let end = shown(&client, "a1").await.past[0].end.clone().unwrap();
+    assert_eq!(end.how, "released");
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_takes_its_instance_out_and_never_waits() {
+    let (_directory, _server, client) = house().await;
+    drop(ask(&client, "a1").ttl(LONG).begin().await.unwrap());
+    assert_eq!(client.close(LONG).await, 0);
+    assert_eq!(shown(&client, "a1").await.past[0].end.clone().unwrap().how, "released");
+    // The same on a lease that holds other things, which lives on.
+    let life = client.begin().ttl(LONG).begin().await.unwrap();
+    let held = life.claim("db").acquire().await.unwrap();
+    drop(ask(&client, "a2").on(life.lease()).begin().await.unwrap());
+    assert_eq!(client.close(LONG).await, 0);
+    assert_eq!(shown(&client, "a2").await.past[0].end.clone().unwrap().how, "released");
+    assert!(life.ensure().is_ok() && held.ensure().is_ok());
+    // And it ends with that lease.
+    let listed = ask(&client, "a3").on(life.lease()).begin().await.unwrap();
+    life.release().await.unwrap();
+    assert_eq!(soon("its end", listed.over()).await, Loss::GivenBack);
+    assert!(shown(&client, "a3").await.living.is_none());
+}
+
+#[tokio::test]
+async fn after_a_long_outage_it_is_listed_again_by_itself_with_what_it_said_last() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let listed = ask(&client, "a1").ttl(TTL).check(pushed("model")).begin().await.unwrap();
+    let lease = listed.lease();
+    listed.status("model", Health::Degraded, "slow").await.unwrap();
+    listed.drain("upgrade").await.unwrap();
+    let mut changes = listed.changes();
+    server.kill9();
+    change(&mut changes, "jeopardy", |change| *change == Change::Jeopardy).await;
+    change(&mut changes, "the loss", |change| matches!(change, Change::Lost(Loss::Unanswered))).await;
+    assert_eq!(listed.remaining(), Duration::ZERO);
+    let server = Server::start_at(directory.path(), &addr);
+    let again = change(&mut changes, "the return", |change| matches!(change, Change::Again { .. })).await;
+    assert!(matches!(again, Change::Again { epoch: 2.., .. }), "{again:?}");
+    assert!(listed.lease() != lease && listed.epoch() >= 2);
+    let client = server.client().await;
+    let living = shown(&client, "a1").await.living.unwrap();
+    assert_eq!((living.lease, living.epoch), (listed.lease(), listed.epoch()));
+    assert_eq!((living.findings[0].health(), living.findings[0].note.as_str()), (Health::Degraded, "slow"));
+    assert_eq!(living.draining.unwrap().reason, "upgrade");
+    // It is kept, too: the new lease is renewed.
+    let clock = Clock::system();
+    clock.until(listed.safe_until() + TTL).await;
+    assert_eq!(shown(&client, "a1").await.living.unwrap().lease, living.lease);
+    // Whoever begins anew without a count of its own goes on from there.
+    listed.deregister().await.unwrap();
+    let next = ask(&client, "a1").begin().await.unwrap();
+    assert!(next.epoch() >= 2);
+}
+
+#[tokio::test]
+async fn an_instance_whose_place_was_taken_does_not_come_back() {
+    let (_directory, server, client) = house().await;
+    let old = ask(&client, "a1").epoch(1).ttl(TTL).begin().await.unwrap();
+    let other = server.client().await;
+    let new = ask(&other, "a1").epoch(2).ttl(LONG).begin().await.unwrap();
+    let over = soon("its end", old.over()).await;
+    assert!(matches!(&over, Loss::Ended(end) if end.how == "superseded"), "{over:?}");
+    // Not even when it is dropped.
+    drop(old);
+    client.close(LONG).await;
+    assert_eq!(shown(&other, "a1").await.living.unwrap().lease, new.lease());
+}
+
+#[tokio::test]
+async fn a_view_forgets_in_time_without_any_network_and_learns_again() {
+    let (directory, server, agent) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let (clock, mover) = Clock::movable();
+    let watcher = Client::builder().addrs(&server.addr).clock(clock).connect().await.unwrap();
+    let _listed = ask(&agent, "a1").ttl(LONG).begin().await.unwrap();
+    let mut view = watcher.discover(SERVICE).view().await.unwrap();
+    assert_eq!(ids(&view), ["a1"]);
+    server.kill9();
+    assert_eq!(ids(&view), ["a1"], "it is valid, whether or not a server is there");
+    mover.sleep(LONG);
+    assert!(ids(&view).is_empty(), "the machine has slept for longer than anybody has promised");
+    soon("the change", view.changed()).await;
+    // While the server was down time stood still: the lease lives, nothing has changed, and that is told.
+    let _server = Server::start_at(directory.path(), &addr);
+    until(&mut view, "its return", |view| ids(view) == ["a1"]).await;
+}
+
+#[tokio::test]
+async fn a_view_that_was_asked_to_keeps_the_last_good_ones_until_they_are_over() {
+    let (_directory, server, agent) = house().await;
+    let (clock, mover) = Clock::movable();
+    let watcher = Client::builder().addrs(&server.addr).clock(clock).connect().await.unwrap();
+    let listed = ask(&agent, "a1").ttl(LONG).begin().await.unwrap();
+    let plain = watcher.discover(SERVICE).view().await.unwrap();
+    let mut kept = watcher.discover(SERVICE).keep_last_good().view().await.unwrap();
+    let mut plain = plain;
+    listed.deregister().await.unwrap();
+    until(&mut plain, "the end", |view| ids(view).is_empty()).await;
+    until(&mut kept, "the end", View::is_last_good).await;
+    assert_eq!(ids(&kept), ["a1"]);
+    mover.sleep(LONG);
+    assert!(ids(&kept).is_empty() && !kept.is_last_good());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_leaves_a_node_that_does_not_hear_of_the_leader() {
+    let mut cluster = Cluster::start(3).await;
+    let node = cluster.followers().await[0];
+    let agent = cluster.client_of(cluster.leader().await).await;
+    let ttl = Duration::from_secs(4);
+    let listed = ask(&agent, "a1").ttl(ttl).begin().await.unwrap();
+    let watcher = Client::connect(&cluster.addrs_from(node)).await.unwrap();
+    let mut view = watcher.discover(SERVICE).view().await.unwrap();
+    cluster.isolate(node);
+    let _second = ask(&agent, "a2").ttl(ttl).begin().await.unwrap();
+    // The node cannot tell of it, and is still connected: another one is asked before what is known has run out.
+    until(&mut view, "the second one", |view| ids(view) == ["a1", "a2"]).await;
+    listed.deregister().await.unwrap();
+    until(&mut view, "one fewer", |view| ids(view) == ["a2"]).await;
+    cluster.tell_faults();
+}
