@@ -54,14 +54,16 @@ async fn run(
     let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
     let access = secure::access(&settings, what)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let peers_speak_tls = peer_tls.is_some();
-    let compaction = place::compaction(&settings, what)?;
-    let probe_allow = place::probe_allow(&settings, what)?;
-    let listener = bind(settings.listen, "--listen").await?;
-    let for_etcd = match place::etcd_listen(&settings, what)? {
-        Some(address) => Some(bind(address, "--etcd-listen").await?),
-        None => None,
+    let doors = Doors {
+        hosts: settings.hosts.clone(),
+        tls,
+        access: access.clone(),
+        peers_speak_tls: peer_tls.is_some(),
+        compaction: place::compaction(&settings, what)?,
+        probe_allow: place::probe_allow(&settings, what)?,
     };
+    let listener = bind(settings.listen, "--listen").await?;
+    let for_etcd = listen_for_etcd(&settings, what).await?;
     let peers = peers(&settings, &plan).await?;
     voice.starting(&directory);
     let place = place(plan, scheme, &listener, peers.as_ref());
@@ -76,10 +78,8 @@ async fn run(
     }
     if let Some(path) = settings.api_keys {
         let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
-        tokio::spawn(read_keys_again(path, access.clone(), hangups));
+        tokio::spawn(read_keys_again(path, access, hangups));
     }
-    let access_too = access.clone();
-    let doors = Doors { hosts: settings.hosts, tls, access: access_too, peers_speak_tls, compaction, probe_allow };
     let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
@@ -153,6 +153,13 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
         let next = format!("No data was changed. Choose another address with {flag}, or stop what listens there.");
         Failure::new("cannot serve", &why, &next)
     })
+}
+
+async fn listen_for_etcd(settings: &Settings, what: &str) -> Result<Option<TcpListener>, Failure> {
+    match place::etcd_listen(settings, what)? {
+        Some(address) => Ok(Some(bind(address, "--etcd-listen").await?)),
+        None => Ok(None),
+    }
 }
 
 /// Listens for peers. A node that is alone, and was not told where to listen for them, does without if it must.

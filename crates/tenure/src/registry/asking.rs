@@ -161,7 +161,7 @@ impl RegisterAsk {
             }
         };
         let said = Said::new(self.service, id, self.on.is_some(), self.terms, self.details);
-        Ok(minder::start(self.client, orders, said, life))
+        Ok(minder::start(self.client, &orders, said, life))
     }
 
     fn request(&self, id: &str, epoch: u64) -> v1::RegisterRequest {

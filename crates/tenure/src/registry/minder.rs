@@ -19,7 +19,7 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Starts to look after an instance, and hands out its guard.
-pub(super) fn start(client: Client, orders: Orders, said: Said, life: Life) -> Registration {
+pub(super) fn start(client: Client, orders: &Orders, said: Said, life: Life) -> Registration {
     let shared = Arc::new(Shared::new(client, orders.clone(), said, life));
     orders.tell(Order::Mind(Box::pin(mind(shared.clone()))));
     Registration::of(shared)
