@@ -1,6 +1,11 @@
 //! Programs that others wrote go where agents are: HAProxy, reloaded by `tenure discover --watch --exec`, and Prometheus, which
 //! finds its targets by itself.
-#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test stops where it is surprised, and waits for other programs"
+)]
 
 mod support;
 
@@ -43,7 +48,7 @@ impl Backend {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let counted = counted.clone();
-                std::thread::spawn(move || answer(stream, name, &counted));
+                std::thread::spawn(move || answer(&stream, name, &counted));
             }
         });
         Self { url, hits }
@@ -54,7 +59,7 @@ impl Backend {
     }
 }
 
-fn answer(stream: TcpStream, name: &str, hits: &AtomicU64) {
+fn answer(stream: &TcpStream, name: &str, hits: &AtomicU64) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
     if lines.next().is_none_or(|first| !first.starts_with("GET ")) {
         return;
@@ -64,7 +69,7 @@ fn answer(stream: TcpStream, name: &str, hits: &AtomicU64) {
     let body = format!("{name} 1\n");
     let head =
         format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\n", body.len());
-    let _ = (&stream).write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes());
+    let _ = { stream }.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes());
 }
 
 /// What is answered, head and all; nothing if nobody is there yet.

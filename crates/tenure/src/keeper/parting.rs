@@ -94,7 +94,7 @@ impl Keeper {
         match &what {
             LetGo::Lease(lease) => self.book.remove(*lease),
             LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } | LetGo::Instance { lease, .. } => {
-                self.book.unstake(*lease, fate)
+                self.book.unstake(*lease, fate);
             }
         }
         fate.lose(Loss::GivenBack);

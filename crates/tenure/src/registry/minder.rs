@@ -20,8 +20,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Starts to look after an instance, and hands out its guard.
 pub(super) fn start(client: Client, orders: Orders, said: Said, life: Life) -> Registration {
-    let shared = Arc::new(Shared::new(client, orders.clone(), said, life));
-    orders.tell(Order::Mind(Box::pin(mind(shared.clone()))));
+    let shared = Arc::new(Shared::new(client, orders, said, life));
+    shared.orders.tell(Order::Mind(Box::pin(mind(shared.clone()))));
     Registration::of(shared)
 }
 

@@ -52,7 +52,7 @@ impl View {
     /// Resolves when there is something else to see than when this was last called, or than at the beginning.
     pub async fn changed(&mut self) {
         if self.living.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
