@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn several_services_are_told_one_by_one() {
-        let other = Instance { service: "agents/critic".into(), ..fleet().remove(0) };
+        let mut other = fleet().remove(0);
+        other.service = "agents/critic".into();
         let told = text(Form::Haproxy, "agents/", &[fleet().remove(0), other]);
         assert_eq!(told.matches("backend ").count(), 2, "{told}");
         assert_eq!(text(Form::Haproxy, "agents/", &[]), "");
