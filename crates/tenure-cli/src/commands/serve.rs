@@ -54,14 +54,7 @@ async fn run(
     let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
     let access = secure::access(&settings, what)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let doors = Doors {
-        hosts: settings.hosts.clone(),
-        tls,
-        access: access.clone(),
-        peers_speak_tls: peer_tls.is_some(),
-        compaction: place::compaction(&settings, what)?,
-        probe_allow: place::probe_allow(&settings, what)?,
-    };
+    let doors = Doors { tls, access: access.clone(), peers_speak_tls: peer_tls.is_some(), ..doors(&settings, what)? };
     let listener = bind(settings.listen, "--listen").await?;
     let for_etcd = listen_for_etcd(&settings, what).await?;
     let peers = peers(&settings, &plan).await?;
@@ -153,6 +146,12 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
         let next = format!("No data was changed. Choose another address with {flag}, or stop what listens there.");
         Failure::new("cannot serve", &why, &next)
     })
+}
+
+/// What the settings say of the doors, but for how they are shut.
+fn doors(settings: &Settings, what: &str) -> Result<Doors, Failure> {
+    let (compaction, probe_allow) = (place::compaction(settings, what)?, place::probe_allow(settings, what)?);
+    Ok(Doors { hosts: settings.hosts.clone(), compaction, probe_allow, ..Doors::default() })
 }
 
 async fn listen_for_etcd(settings: &Settings, what: &str) -> Result<Option<TcpListener>, Failure> {
