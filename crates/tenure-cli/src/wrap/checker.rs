@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use tenure::clock::{BootTime, Clock};
+use tenure::clock::Clock;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as Caught, SignalKind, signal};
@@ -90,7 +90,7 @@ async fn check(interval: Duration, command: &OsStr) -> io::Result<()> {
     let checking = async {
         loop {
             let until = clock.now() + interval;
-            let found = attempt(command, until, &clock, &mut children)
+            let found = attempt(command, interval, &clock, &mut children)
                 .await
                 .unwrap_or_else(|error| Found { is_well: false, note: format!("it cannot be run: {error}") });
             let mut stdout = io::stdout().lock();
@@ -120,7 +120,8 @@ impl Drop for Running {
     }
 }
 
-async fn attempt(command: &OsStr, until: BootTime, clock: &Clock, children: &mut Caught) -> io::Result<Found> {
+async fn attempt(command: &OsStr, limit: Duration, clock: &Clock, children: &mut Caught) -> io::Result<Found> {
+    let until = clock.now() + limit;
     let (reader, writer) = io::pipe()?;
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
@@ -130,7 +131,6 @@ async fn attempt(command: &OsStr, until: BootTime, clock: &Clock, children: &mut
     let mut running = Running { child, group };
     let mut printed = pipe::Receiver::from_owned_fd(reader.into())?;
     let (mut said, mut is_open) = (Vec::new(), true);
-    let begun = clock.now();
     loop {
         if let Some(status) = running.child.try_wait()? {
             // What it printed last may lie unread. It is asked for directly: the runtime may not have heard of it yet. Who was
@@ -146,7 +146,7 @@ async fn attempt(command: &OsStr, until: BootTime, clock: &Clock, children: &mut
                 said.truncate(PRINTED_MAX);
             }
             () = clock.until(until) => {
-                let took = crate::print::span(until.since(begun));
+                let took = crate::print::span(limit);
                 return Ok(Found { is_well: false, note: format!("it took longer than {took}, and was killed") });
             }
         }
@@ -172,8 +172,7 @@ mod tests {
     async fn ran(command: &str, limit: Duration) -> Found {
         let clock = Clock::system();
         let mut children = signal(SignalKind::child()).unwrap();
-        let until = clock.now() + limit;
-        attempt(OsStr::new(command), until, &clock, &mut children).await.unwrap()
+        attempt(OsStr::new(command), limit, &clock, &mut children).await.unwrap()
     }
 
     #[tokio::test]
