@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::{Code, Status};
 
-/// What a chunk of HTTP/2 begins with: three bytes of length, then its kind.
-const FRAME_KIND: usize = 3;
+/// What a frame of HTTP/2 begins with: three bytes of length, its kind, and five more.
+const FRAME_HEAD: usize = 9;
 const DATA: u8 = 0;
 
 /// Nothing is cut.
@@ -66,9 +66,9 @@ async fn pump(ours: tokio::io::DuplexStream, theirs: TcpStream, cut: Arc<AtomicU
         let mut chunk = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = from_us.read(&mut chunk).await {
             let bytes = cut.load(Ordering::SeqCst);
-            let is_cut = bytes != WHOLE && chunk[FRAME_KIND] == DATA;
-            let bytes = if is_cut { count.min(bytes) } else { count };
-            if to_them.write_all(&chunk[..bytes]).await.is_err() || is_cut {
+            let data = first_data(&chunk[..count]).filter(|_| bytes != WHOLE);
+            let bytes = data.map_or(count, |at| count.min(at + bytes));
+            if to_them.write_all(&chunk[..bytes]).await.is_err() || data.is_some() {
                 return;
             }
         }
@@ -77,6 +77,18 @@ async fn pump(ours: tokio::io::DuplexStream, theirs: TcpStream, cut: Arc<AtomicU
         () = out => {}
         _ = tokio::io::copy(&mut from_them, &mut to_us) => {}
     }
+}
+
+/// Where the first frame with data begins. Others may stand before it.
+fn first_data(chunk: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(&[high, middle, low, kind]) = chunk.get(at..at + 4) {
+        if kind == DATA {
+            return Some(at);
+        }
+        at += FRAME_HEAD + u32::from_be_bytes([0, high, middle, low]) as usize;
+    }
+    None
 }
 
 /// A call that is under way.

@@ -157,7 +157,10 @@ impl Prober {
         let now = self.node.monotonic();
         while let Some((_, check)) = self.agenda.take_due(now) {
             if let Some(watched) = self.checks.get(&check) {
-                let lane = if watched.is_slow { &mut self.slow } else { &mut self.quick };
+                // Where all places are taken by those who hang, whoever was slow once would wait for them: it may try to
+                // be quick instead.
+                let has_room = self.slow.room.available_permits() > self.slow.line.len();
+                let lane = if watched.is_slow && has_room { &mut self.slow } else { &mut self.quick };
                 lane.line.push_back(check);
             }
         }
