@@ -254,10 +254,13 @@ async fn keep_out_of_the_way(
     }
     let _room = match aside {
         None => room,
-        Some(aside) => match aside.try_acquire_owned() {
-            Ok(room) => room,
-            Err(_) => return (Found::Nothing, true),
-        },
+        Some(aside) => {
+            drop(room);
+            match aside.try_acquire_owned() {
+                Ok(room) => room,
+                Err(_) => return (Found::Nothing, true),
+            }
+        }
     };
     (asking.await, true)
 }

@@ -66,7 +66,9 @@ impl WhichInstances {
         is_text(query)?;
         let (mut which, mut rest) = (Self::default(), Rest::default());
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            let number = || value.parse().map_err(|_| bad_query(&format!("`{name}` is not a whole number")));
+            // As the description has it: 63 bits.
+            let whole = value.parse::<i64>().ok().and_then(|number| u64::try_from(number).ok());
+            let number = || whole.ok_or_else(|| bad_query(&format!("`{name}` is not a whole number")));
             let is_so = || value.parse().map_err(|_| bad_query(&format!("`{name}` is neither true nor false")));
             match &*name {
                 "service" => which.service = value.into_owned(),
