@@ -33,6 +33,9 @@ const SILENT: usize = 1000;
 const COHORT: usize = 8;
 const TTL: Duration = Duration::from_secs(3);
 
+/// Service time is counted in whole milliseconds.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 /// What is measured.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
@@ -244,8 +247,11 @@ async fn expiry(server: &Server) -> Result<Figures, Failure> {
         let reply = tokio::time::timeout(PATIENCE, stream.message()).await??.ok_or("the watch has ended")?;
         for gone in reply.removed {
             let at = *sent.get(&gone.id).ok_or("who was never there cannot go")?;
-            let late = at.elapsed().checked_sub(TTL).ok_or("an instance was gone before its TTL")?;
-            tally.add_latency(late);
+            let lived = at.elapsed();
+            if lived + MILLISECOND < TTL {
+                return Err("an instance was gone before its TTL".into());
+            }
+            tally.add_latency(lived.saturating_sub(TTL));
             seen += 1;
         }
     }
