@@ -38,10 +38,14 @@ impl Clock for SystemClock {
     }
 }
 
-/// The service time of one leadership: `min(last reading + monotonic time since it, seen + step_max)`, where `seen` is
-/// what it read when the leader last saw an entry of its own applied, and no more than `step_max` beyond that entry's
-/// stamp. What the cap cuts off is dropped for good, so that no stall of the process, the disk or the quorum makes time
-/// jump over holders who were trying to renew.
+/// The service time of one leadership. It runs with the monotonic clock, and never more than `step_max` beyond `seen`,
+/// which is what it read when the leader last saw an entry of its own applied, and no more than `step_max` beyond that
+/// entry's stamp. What the cap cuts off is dropped for good, so that no stall of the process, the disk or the quorum makes
+/// time jump over holders who were trying to renew.
+///
+/// A stall may have moved it by a step while nobody was heard. So it stands still for as long afterwards, while everybody
+/// is, and so it does when a leadership begins: however many stalls and leaders follow each other, who keeps trying has as
+/// much time to be heard as it loses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceClock {
     shown: Duration,
@@ -49,32 +53,57 @@ pub(crate) struct ServiceClock {
     seen: Duration,
     step_max: Duration,
     dropped: Duration,
+    pace: Pace,
+    /// It has not run yet. That it stands still then is no stall, but the last of the time without a leader.
+    is_new: bool,
     /// While no lease lives time stands still, and nobody's deadline is late for it.
     resting: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pace {
+    Runs,
+    /// It ran into the cap, and no entry has come back since.
+    Stuck,
+    /// Entries come back since then. One that was proposed since has to, before time goes on.
+    Opens(Duration),
+    /// Time goes on then.
+    RunsFrom(Duration),
 }
 
 impl ServiceClock {
     /// Starts from the ledger's `now` at the monotonic time `at`, when the leadership's own blank entry was applied.
     pub(crate) fn start(now: Moment, at: Duration, step_max: Duration) -> Self {
         let shown = Duration::from_millis(now.millis());
-        Self { shown, at, seen: shown, step_max, dropped: Duration::ZERO, resting: false }
+        let (dropped, pace) = (Duration::ZERO, Pace::Opens(at));
+        Self { shown, at, seen: shown, step_max, dropped, pace, is_new: true, resting: false }
     }
 
     /// Reads the time for a stamp.
     pub(crate) fn read(&mut self, at: Duration) -> Moment {
-        let (shown, dropped) = self.look(at);
-        self.shown = shown;
-        self.dropped += dropped;
-        self.at = at;
-        moment(shown)
+        let look = self.look(at);
+        self.dropped += look.dropped;
+        self.is_new &= look.shown == self.shown;
+        (self.shown, self.at, self.pace) = (look.shown, at, look.pace);
+        moment(look.shown)
     }
 
-    /// Notes that an entry of this leadership was applied. One that comes back long after its stamp was on its way before
-    /// a stall: it does not say that anybody could renew since, so it makes room for no further step.
-    pub(crate) fn applied(&mut self, stamp: Moment, at: Duration) {
+    /// Notes that an entry of this leadership, proposed and stamped then, was applied. One that comes back long after its
+    /// stamp was on its way before a stall: it does not say that anybody could renew since, so it makes room for no further
+    /// step.
+    pub(crate) fn applied(&mut self, stamp: Moment, proposed: Duration, at: Duration) {
         self.read(at);
         let fresh = Duration::from_millis(stamp.millis()) + self.step_max;
         self.seen = self.seen.max(self.shown.min(fresh));
+        self.pace = match self.pace {
+            Pace::Stuck => Pace::Opens(at),
+            Pace::Opens(since) if proposed >= since => {
+                // One that took so long was in another stall.
+                let since = if at > proposed + self.step_max { at } else { since };
+                Pace::RunsFrom(at.max(since + self.step_max))
+            }
+            pace => pace,
+        };
     }
 
     /// Stands still from now on, because no lease lives.
@@ -92,7 +121,21 @@ impl ServiceClock {
 
     /// What the clock shows at a monotonic time, without reading it for good.
     pub(crate) fn peek(&self, at: Duration) -> Moment {
-        moment(self.look(at).0)
+        moment(self.look(at).shown)
+    }
+
+    /// How long it takes at least, from a monotonic time on, until the clock shows this moment.
+    pub(crate) fn until(&self, then: Moment, at: Duration) -> Duration {
+        let Look { shown, pace, .. } = self.look(at);
+        let left = Duration::from_millis(then.millis()).saturating_sub(shown);
+        let stands = match pace {
+            _ if left.is_zero() => Duration::ZERO,
+            Pace::Runs => Duration::ZERO,
+            Pace::RunsFrom(from) => from.saturating_sub(at),
+            Pace::Opens(since) => (since + self.step_max).saturating_sub(at),
+            Pace::Stuck => self.step_max,
+        };
+        stands + left
     }
 
     /// How much time was dropped so far.
@@ -100,14 +143,32 @@ impl ServiceClock {
         self.dropped
     }
 
-    fn look(&self, at: Duration) -> (Duration, Duration) {
-        if self.resting {
-            return (self.shown, Duration::ZERO);
-        }
-        let free = self.shown + at.saturating_sub(self.at);
+    fn look(&self, at: Duration) -> Look {
+        let from = match self.pace {
+            _ if self.resting => at,
+            Pace::Runs => self.at,
+            Pace::RunsFrom(from) => from.clamp(self.at, at.max(self.at)),
+            Pace::Stuck | Pace::Opens(_) => at,
+        };
+        let free = self.shown + at.saturating_sub(from);
         let shown = free.min(self.seen + self.step_max);
-        (shown, free - shown)
+        let pace = match self.pace {
+            _ if shown < free => Pace::Stuck,
+            Pace::RunsFrom(from) if from <= at => Pace::Runs,
+            pace => pace,
+        };
+        let is_counted = !self.resting && !self.is_new;
+        let stood = if is_counted { from.saturating_sub(self.at) } else { Duration::ZERO };
+        Look { shown, dropped: stood + (free - shown), pace }
     }
+}
+
+/// What a reading comes to.
+struct Look {
+    shown: Duration,
+    /// Of the time since the reading before.
+    dropped: Duration,
+    pace: Pace,
 }
 
 fn moment(time: Duration) -> Moment {
@@ -124,67 +185,137 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn at(ms: u64) -> Moment {
+        Moment::from_millis(ms)
+    }
+
+    /// A clock that showed 0 at 0, and has run since.
+    fn running() -> ServiceClock {
+        ServiceClock { pace: Pace::Runs, is_new: false, ..ServiceClock::start(at(0), ms(0), STEP_MAX) }
+    }
+
+    #[test]
+    fn a_leadership_begins_with_a_step_in_which_everybody_can_be_heard() {
+        let mut clock = ServiceClock::start(at(1_000), ms(70), STEP_MAX);
+        clock.applied(at(1_000), ms(69), ms(80));
+        assert_eq!(clock.read(ms(5_000)), at(1_000), "what was proposed before it says nothing");
+        clock.applied(at(1_000), ms(5_000), ms(5_010));
+        assert_eq!(clock.read(ms(5_020)), at(1_010), "the step has passed, and who is heard comes back");
+        assert_eq!(clock.dropped(), Duration::ZERO, "nobody led yet");
+
+        let mut quick = ServiceClock::start(at(1_000), ms(70), STEP_MAX);
+        quick.applied(at(1_000), ms(70), ms(80));
+        assert_eq!((quick.read(ms(570)), quick.read(ms(600))), (at(1_000), at(1_030)));
+        assert_eq!(quick.dropped(), Duration::ZERO);
+    }
+
     #[test]
     fn runs_at_full_rate_on_a_disk_that_is_slower_than_no_more_than_the_step() {
-        let mut clock = ServiceClock::start(Moment::from_millis(1_000), ms(70), STEP_MAX);
+        let mut clock = running();
         for n in 0..20 {
-            let stamp = clock.read(ms(70 + n * 500));
-            assert_eq!(stamp, Moment::from_millis(1_000 + n * 500));
-            clock.applied(stamp, ms(70 + (n + 1) * 500));
+            let stamp = clock.read(ms(n * 500));
+            assert_eq!(stamp, at(n * 500));
+            clock.applied(stamp, ms(n * 500), ms((n + 1) * 500));
         }
         assert_eq!(clock.dropped(), Duration::ZERO);
     }
 
     #[test]
     fn a_stall_moves_time_by_no_more_than_the_step_whatever_is_seen_first_after_it() {
-        let mut stamped_first = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
-        assert_eq!(stamped_first.read(ms(10_000)), Moment::from_millis(500));
+        let mut stamped_first = running();
+        assert_eq!(stamped_first.read(ms(10_000)), at(500));
         assert_eq!(stamped_first.dropped(), ms(9_500));
 
-        let mut applied_first = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
-        applied_first.applied(Moment::from_millis(0), ms(10_000));
-        assert_eq!(applied_first.read(ms(10_000)), Moment::from_millis(500));
-        assert_eq!(applied_first.read(ms(10_100)), Moment::from_millis(600));
+        let mut applied_first = running();
+        applied_first.applied(at(0), ms(0), ms(10_000));
+        assert_eq!(applied_first.read(ms(10_000)), at(500));
         assert_eq!(applied_first.dropped(), ms(9_500));
     }
 
     #[test]
+    fn after_a_stall_it_stands_still_for_as_long_as_it_may_have_moved() {
+        let mut clock = running();
+        let stamp = clock.read(ms(10_000));
+        clock.applied(stamp, ms(10_000), ms(10_100));
+        let stamp = clock.read(ms(10_100));
+        clock.applied(stamp, ms(10_100), ms(10_110));
+        assert_eq!((clock.read(ms(10_600)), clock.read(ms(10_650))), (at(500), at(550)));
+        assert_eq!(clock.dropped(), ms(10_100), "all but what it shows");
+    }
+
+    #[test]
+    fn stalls_that_follow_each_other_are_one() {
+        let mut clock = running();
+        let stamp = clock.read(ms(10_000));
+        clock.applied(stamp, ms(10_000), ms(10_100));
+        // What is proposed now does not come back for long.
+        let stamp = clock.read(ms(10_100));
+        assert_eq!(clock.read(ms(20_000)), at(500));
+        clock.applied(stamp, ms(10_100), ms(20_000));
+        assert_eq!((clock.read(ms(20_500)), clock.read(ms(20_600))), (at(500), at(600)));
+    }
+
+    #[test]
     fn stands_still_while_nothing_is_seen_applied() {
-        let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
+        let mut clock = running();
         for n in 1..=100 {
-            assert!(clock.read(ms(n * 200)) <= Moment::from_millis(500));
+            assert!(clock.read(ms(n * 200)) <= at(500));
         }
-        clock.applied(Moment::from_millis(500), ms(20_000));
-        assert_eq!(clock.read(ms(20_100)), Moment::from_millis(600), "time that was dropped never comes back");
+        clock.applied(at(500), ms(20_000), ms(20_000));
+        clock.applied(at(500), ms(20_000), ms(20_500));
+        assert_eq!(clock.read(ms(20_600)), at(600), "time that was dropped never comes back");
     }
 
     #[test]
     fn entries_that_come_back_one_by_one_out_of_a_stall_are_one_stall() {
-        let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
+        let mut clock = running();
         let stamps = [clock.read(ms(0)), clock.read(ms(1))];
-        clock.applied(stamps[0], ms(6_000));
-        assert_eq!(clock.read(ms(9_000)), Moment::from_millis(1_000));
-        clock.applied(stamps[1], ms(10_000));
-        assert_eq!(clock.read(ms(20_000)), Moment::from_millis(1_001), "the second one was not sent after the stall");
+        clock.applied(stamps[0], ms(0), ms(6_000));
+        assert_eq!(clock.read(ms(9_000)), at(500));
+        clock.applied(stamps[1], ms(1), ms(10_000));
+        assert_eq!(clock.read(ms(20_000)), at(500), "neither was sent after the stall");
+    }
+
+    #[test]
+    fn a_disk_that_is_always_too_slow_does_not_stop_time_for_ever() {
+        let (mut clock, mut stamp, mut proposed) = (running(), at(0), ms(0));
+        for n in 1..=100 {
+            clock.applied(stamp, proposed, ms(n * 900));
+            (stamp, proposed) = (clock.read(ms(n * 900)), ms(n * 900));
+        }
+        assert!(clock.peek(ms(90_000)) > at(10_000), "{:?}", clock.peek(ms(90_000)));
+    }
+
+    #[test]
+    fn says_how_long_a_moment_is_away_at_least() {
+        let mut clock = ServiceClock::start(at(0), ms(0), STEP_MAX);
+        assert_eq!(clock.until(at(100), ms(0)), ms(600));
+        clock.applied(at(0), ms(0), ms(10));
+        assert_eq!(clock.until(at(100), ms(200)), ms(400));
+        assert_eq!(clock.until(at(100), ms(550)), ms(50));
+        assert_eq!(clock.until(at(0), ms(20)), Duration::ZERO, "what is due is due");
+        clock.read(ms(9_000));
+        assert_eq!(clock.until(at(501), ms(9_000)), ms(501), "it is stuck");
     }
 
     #[test]
     fn a_rest_costs_nobody_anything() {
-        let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
+        let mut clock = running();
         clock.rest();
-        assert_eq!(clock.peek(ms(1_800_000)), Moment::from_millis(0));
+        assert_eq!(clock.peek(ms(1_800_000)), at(0));
         clock.wake(ms(3_600_000));
-        assert_eq!(clock.read(ms(3_600_010)), Moment::from_millis(10));
+        assert_eq!(clock.read(ms(3_600_010)), at(10));
         assert_eq!(clock.dropped(), Duration::ZERO);
     }
 
     #[test]
     fn fractions_of_a_millisecond_are_not_lost() {
-        let mut clock = ServiceClock::start(Moment::from_millis(0), ms(0), STEP_MAX);
+        let mut clock = running();
         for n in 1..=10_000u64 {
-            let stamp = clock.read(Duration::from_micros(n * 300));
-            clock.applied(stamp, Duration::from_micros(n * 300));
+            let now = Duration::from_micros(n * 300);
+            let stamp = clock.read(now);
+            clock.applied(stamp, now, now);
         }
-        assert_eq!(clock.peek(ms(3_000)), Moment::from_millis(3_000));
+        assert_eq!(clock.peek(ms(3_000)), at(3_000));
     }
 }

@@ -153,9 +153,10 @@ pub(crate) struct Lessor {
 
 type Flight = BoxFuture<'static, Landing>;
 
-/// What became of an entry that was proposed, when it was stamped, and who waits for it.
+/// What became of an entry that was proposed, how it was stamped and when, and who waits for it.
 struct Landing {
     stamp: Moment,
+    proposed: Duration,
     replies: Vec<Reply>,
     answer: Result<Answer, Lost>,
 }
@@ -362,8 +363,8 @@ impl Lessor {
         if is_audited {
             reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
         }
-        let proposed = self.consensus.propose(entry, is_audited);
-        reign.in_flight.push(Box::pin(async move { Landing { stamp: now, replies, answer: proposed.await } }));
+        let answer = self.consensus.propose(entry, is_audited);
+        reign.in_flight.push(Box::pin(async move { Landing { stamp: now, proposed: at, replies, answer: answer.await } }));
     }
 }
 
@@ -419,17 +420,17 @@ impl Reign {
             return self.in_flight.is_empty().then_some(Duration::ZERO);
         }
         let next = self.next_deadline?;
-        let due = Duration::from_millis(next.millis_since(self.time.peek(at)));
+        let due = self.time.until(next, at);
         Some(due.max(Duration::from_millis(1)).min(TICK))
     }
 
     /// An entry was applied, or its fate is unknown.
-    fn landed(&mut self, Landing { stamp, replies, answer }: Landing, at: Duration) {
+    fn landed(&mut self, Landing { stamp, proposed, replies, answer }: Landing, at: Duration) {
         self.waiting_since = at;
         match answer {
             Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
                 self.metrics.landed(&deeds);
-                self.time.applied(stamp, at);
+                self.time.applied(stamp, proposed, at);
                 self.next_deadline = next_deadline;
                 self.unfinished = unfinished;
                 if next_deadline.is_none() && self.in_flight.is_empty() {
