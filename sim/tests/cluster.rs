@@ -42,8 +42,9 @@ fn five_nodes_keep_their_promises_and_go_on_when_they_are_healed() {
 #[test]
 fn seeds_that_found_something_stay_sound() {
     // Members that were behind refused for ever a leader that had come back with a new disk: 12, 58. A log that was purged
-    // while it was sent went out with a hole: 1075.
-    sound([12, 58, 1075]);
+    // while it was sent went out with a hole: 1075. A snapshot was said to be there when the disk had neither it nor the
+    // entries that made it needless: 30.
+    sound([12, 30, 58, 1075]);
 }
 
 /// Leaders that came and went with their disks stuck moved time by a step each, and nobody was heard between them.

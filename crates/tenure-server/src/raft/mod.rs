@@ -46,7 +46,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::{Extent, Store};
+use store::{Extent, Settling, Store};
 use tenure_core::Entry;
 use tenure_core::limits::RULES_MAX;
 use tokio::sync::{Mutex, oneshot, watch};
@@ -106,6 +106,7 @@ pub(crate) struct Consensus {
     book: Arc<Book>,
     reads: Reads,
     extent: Extent,
+    settling: Settling,
     audits: Arc<Audits>,
     leading: watch::Receiver<Option<u64>>,
     members: watch::Receiver<()>,
@@ -147,7 +148,7 @@ impl Consensus {
         let node = book.us().node;
         let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
         let seeds = Arc::new(Seeds(AtomicU64::new(ground.entropy.draw())));
-        let (extent, written) = (store.extent(), store.written());
+        let (extent, settling, written) = (store.extent(), store.settling(), store.written());
         let peers = Peers { book: book.clone(), moved_on: store.moved_on() };
         let start = Raft::new(node, config, peers, store, machine);
         let raft = seeds.scope(start).await.map_err(failed)?;
@@ -156,8 +157,22 @@ impl Consensus {
         tokio::spawn(take_snapshots(raft.clone(), book.clone(), (extent.clone(), written), every_bytes));
         let reads = Reads::start(raft.clone(), &seeds);
         let (incoming, sealed, turn) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))), Arc::default());
-        let consensus =
-            Self { raft, node, replica, book, reads, extent, audits, leading, members, incoming, seeds, sealed, turn };
+        let consensus = Self {
+            raft,
+            node,
+            replica,
+            book,
+            reads,
+            extent,
+            settling,
+            audits,
+            leading,
+            members,
+            incoming,
+            seeds,
+            sealed,
+            turn,
+        };
         if consensus.is_initialized().await && consensus.voters() == [node] {
             // Nobody else could be elected, so there is nothing to wait for.
             consensus.raft.trigger().elect(false).await.map_err(failed)?;

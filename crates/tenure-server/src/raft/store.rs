@@ -115,6 +115,11 @@ impl Store {
         self.moved_on.clone()
     }
 
+    /// What waits until the disk has everything, for whoever must not keep the log open.
+    pub(crate) fn settling(&self) -> Settling {
+        Settling { writes: self.writes.downgrade() }
+    }
+
     /// How large the log is, for whoever must not keep it open.
     pub(crate) fn extent(&self) -> Extent {
         Extent { tail: self.tail.clone() }
@@ -137,6 +142,26 @@ impl Store {
         let (told, durable) = oneshot::channel();
         self.send(What::Record(record), Done::Told(told)).await?;
         durable.await.map_err(|_| io::Error::other("the log writer has stopped"))?
+    }
+}
+
+/// Waits for the disk. Unlike the store it does not keep the log from being sealed.
+#[derive(Clone)]
+pub(crate) struct Settling {
+    writes: mpsc::WeakSender<Write>,
+}
+
+impl Settling {
+    /// Returns when all that the log was given before is durable.
+    pub(crate) async fn settle(&self) -> io::Result<()> {
+        let stopped = || io::Error::other("the log writer has stopped");
+        let (told, durable) = oneshot::channel();
+        // Nothing to write: it is only told of in its turn.
+        let turn = Write { what: What::Entries(Vec::new()), done: Done::Told(told) };
+        let writes = self.writes.upgrade().ok_or_else(stopped)?;
+        writes.send(turn).await.map_err(|_| stopped())?;
+        drop(writes);
+        durable.await.map_err(|_| stopped())?
     }
 }
 
