@@ -343,6 +343,24 @@ impl Happening {
         }
     }
 
+    /// Whether this happened to a resource, or to an instance as `SERVICE/ID`, whose name starts so.
+    pub fn is_under(&self, prefix: &str) -> bool {
+        match (self.resource(), self.instance()) {
+            (Some(name), _) => name.as_str().starts_with(prefix),
+            (None, Some(instance)) => instance.starts_with(prefix),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether this happened to the resource of this name, or to the instance that is called so.
+    pub fn is_of(&self, name: &str) -> bool {
+        match (self.resource(), self.instance()) {
+            (Some(resource), _) => resource.as_str() == name,
+            (None, Some(instance)) => instance.bytes() + 1 == name.len() && instance.starts_with(name),
+            (None, None) => false,
+        }
+    }
+
     /// The key that this happened to, if it is about one.
     pub const fn key(&self) -> Option<&Key> {
         match self {

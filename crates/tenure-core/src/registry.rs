@@ -92,6 +92,16 @@ impl InstanceKey {
     pub(crate) fn bytes(&self) -> usize {
         self.service.as_str().len() + self.id.as_str().len()
     }
+
+    /// Whether it begins so, as it is written.
+    pub(crate) fn starts_with(&self, prefix: &str) -> bool {
+        let service = self.service.as_str();
+        match prefix.strip_prefix(service) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('/').is_some_and(|id| self.id.as_str().starts_with(id)),
+            None => service.starts_with(prefix),
+        }
+    }
 }
 
 impl fmt::Display for InstanceKey {

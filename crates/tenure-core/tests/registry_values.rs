@@ -7,8 +7,8 @@ mod support;
 use std::collections::BTreeSet;
 use support::span;
 use tenure_core::{
-    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadText, Check, Details, Draft, Edit, Endpoint, Health,
-    InstanceKey, Labels, OnCritical, Probe, Source, Word, limits,
+    Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadText, Check, Details, Draft, Edit, Endpoint, Happening,
+    Health, InstanceKey, Labels, LeaseId, OnCritical, Probe, Source, Word, limits,
 };
 
 #[test]
@@ -24,6 +24,25 @@ fn words() {
         assert_eq!(Word::parse(bad), Err(BadText::NotOfWord { at }), "{bad:?}");
     }
     assert_eq!(Word::parse("aé"), Err(BadText::NotOfWord { at: 1 }));
+}
+
+/// What happened to an instance is asked for as `SERVICE/ID`, and as a prefix of that.
+#[test]
+fn what_happened_to_an_instance_goes_by_its_whole_name() {
+    let instance = InstanceKey::parse("agents/planner/a7").unwrap();
+    let what = Happening::Cleared { instance, lease: LeaseId::from_number(7).unwrap() };
+    for prefix in
+        ["", "agents", "agents/pl", "agents/planner", "agents/planner/", "agents/planner/a", "agents/planner/a7"]
+    {
+        assert!(what.is_under(prefix), "{prefix}");
+        assert_eq!(what.is_of(prefix), prefix == "agents/planner/a7", "{prefix}");
+    }
+    for other in
+        ["b", "agents/plannerx", "agents/planner/b", "agents/planner/a77", "agents/planner//a7", "agents/planna"]
+    {
+        assert!(!what.is_under(other) && !what.is_of(other), "{other}");
+    }
+    assert!(!what.is_of("agents/planner_a7"), "as long, and not the same");
 }
 
 #[test]

@@ -27,9 +27,9 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// Only this resource; everything, if it is not said.
+    /// Only this resource, or this instance as SERVICE/ID; everything, if it is not said.
     pub(crate) name: Option<String>,
-    /// Only resources whose name starts so.
+    /// Only resources and instances whose name starts so.
     #[arg(long, conflicts_with = "name")]
     pub(crate) prefix: Option<String>,
     /// At most so many events.
@@ -39,7 +39,7 @@ pub(crate) struct History {
 
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
-    /// Only resources whose name starts so, or so; everything, if it is not said.
+    /// Only resources and instances whose name starts so, or so; everything, if it is not said.
     #[arg(value_name = "PREFIX")]
     pub(crate) prefixes: Vec<String>,
     /// Go on after this place, as a watch or a history printed it: 12 or 12.0. From now on, if it is not said.

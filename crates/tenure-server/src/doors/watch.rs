@@ -65,7 +65,7 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
     }
 }
 
-/// Which events a watch is told: all, or those of resources whose name starts so.
+/// Which events a watch is told: all, or those of resources and instances whose name starts so.
 enum Wanted {
     Everything,
     Under(Vec<String>),
@@ -80,10 +80,9 @@ impl Wanted {
     }
 
     fn wants(&self, event: &Event) -> bool {
-        match (self, event.what.resource()) {
-            (Self::Everything, _) => true,
-            (Self::Under(prefixes), Some(name)) => prefixes.iter().any(|prefix| name.as_str().starts_with(prefix)),
-            (Self::Under(_), None) => false,
+        match self {
+            Self::Everything => true,
+            Self::Under(prefixes) => prefixes.iter().any(|prefix| event.what.is_under(prefix)),
         }
     }
 }

@@ -62,7 +62,7 @@ fn place(text: &str, of: &str) -> Result<Option<v1::Cursor>, Problem> {
 #[derive(Debug, Default, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WatchQuery {
-    /// Only resources whose name starts so; it may be said several times. Without it: everything.
+    /// Only resources and instances whose name starts so; it may be said several times. Without it: everything.
     #[param(required = false)]
     prefix: Vec<String>,
     /// Resume after this place: the id of an event, or a revision. The header `Last-Event-ID` goes before it. Without:

@@ -8,7 +8,8 @@ use tenure_core::{Event, Ledger, Moment, Name, Revision};
 /// Which events are asked for.
 pub(in crate::doors) enum Wanted {
     Everything,
-    Resource(Name),
+    /// What happened to a resource, or to the instance `SERVICE/ID`.
+    Named(Name),
     Prefix(String),
 }
 
@@ -16,7 +17,7 @@ impl Wanted {
     pub(in crate::doors) fn read(request: &v1::HistoryRequest) -> Result<Self, BadRequest> {
         match (request.resource.as_str(), request.prefix.as_str()) {
             ("", "") => Ok(Self::Everything),
-            (name, "") => read_name(name).map(Self::Resource),
+            (name, "") => read_name(name).map(Self::Named),
             ("", prefix) => Ok(Self::Prefix(prefix.into())),
             _ => Err(BadRequest::Both("`resource` and `prefix`")),
         }
@@ -25,8 +26,8 @@ impl Wanted {
     fn wants(&self, event: &Event) -> bool {
         match self {
             Self::Everything => true,
-            Self::Resource(name) => event.what.resource() == Some(name),
-            Self::Prefix(prefix) => event.what.resource().is_some_and(|name| name.as_str().starts_with(prefix)),
+            Self::Named(name) => event.what.is_of(name.as_str()),
+            Self::Prefix(prefix) => event.what.is_under(prefix),
         }
     }
 }
