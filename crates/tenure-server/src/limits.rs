@@ -99,6 +99,10 @@ pub(crate) const WATCH_PULSE: Duration = Duration::from_secs(15);
 /// How often a claim that waits over HTTP is renewed at most, whatever its TTL.
 pub(crate) const POLL_RENEWAL_MIN: Duration = Duration::from_millis(30);
 
+/// The longest that a look at instances waits for a change: proxies give up on a silent request before that, and whoever
+/// asked and is gone without a word takes a place for no longer.
+pub(crate) const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(300);
+
 /// How long a connection whose peer has vanished without a word is kept.
 pub(crate) const PEER_PATIENCE: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,7 @@ use crate::bells::Bell;
 use crate::doors::fleet;
 use crate::doors::look::instance::Wanted;
 use crate::lessor::Unready;
-use crate::limits::{RETRY_AFTER, WATCH_PULSE};
+use crate::limits::{DISCOVER_WAIT_MAX, RETRY_AFTER, WATCH_PULSE};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -19,9 +19,10 @@ use futures::stream::BoxStream;
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_api::v1;
 use tenure_core::Revision;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use utoipa::IntoParams;
 
 /// Which instances.
@@ -137,7 +138,8 @@ pub(super) struct Paging {
     /// With `wait_ms`: the revision of the answer before.
     #[param(required = false)]
     after: u64,
-    /// Answer only when something has happened to these services after that revision, but after so long in any case.
+    /// Answer only when something has happened to these services after that revision, but after so long in any case, and
+    /// after five minutes at the latest.
     #[param(required = false)]
     wait_ms: u64,
 }
@@ -185,7 +187,7 @@ async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, w
     }
     tokio::select! {
         _ = bell.rung() => Ok(()),
-        () = after_ms(Some(wait_ms)) => Ok(()),
+        () = sleep(Duration::from_millis(wait_ms).min(DISCOVER_WAIT_MAX)) => Ok(()),
         () = door.stop.comes() => Err(Unready::Stopping.into()),
     }
 }
