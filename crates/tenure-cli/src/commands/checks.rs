@@ -43,6 +43,12 @@ enum Kind {
     Command(String),
 }
 
+impl CheckWanted {
+    pub(super) fn is_of_the_server(&self) -> bool {
+        !matches!(self.kind, Kind::Command(_))
+    }
+}
+
 /// Reads a check: `tcp@5s`, `http:/healthz@5s`, `grpc@5s`, `grpc:SERVICE@5s`, `cmd:'COMMAND'@5s`.
 pub(crate) fn check_wanted(text: &str) -> Result<CheckWanted, String> {
     let help = || format!("{text:?} is not a check: write tcp@5s, http:/healthz@5s, grpc@5s or cmd:'COMMAND'@5s");

@@ -1,6 +1,6 @@
 //! `tenure register`: an instance that is listed for as long as this process, or its command, lives.
 
-use super::checks::{self, Local};
+use super::checks::{self, CheckWanted, Local};
 use super::run::{catch, given_up};
 use super::{Caller, lease_text};
 use crate::args::{Output, Register};
@@ -9,12 +9,13 @@ use crate::print;
 use crate::wrap::{self, Announced, Limits, OnJeopardy, OnLost, Plan, Program, Signals, Told, Ways};
 use futures::future::join_all;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::clock::{BootTime, Clock};
 use tenure::registry::{Change, RegisterAsk, Registration};
-use tenure::{Client, Loss};
+use tenure::{Client, Loss, v1};
 use tokio::sync::watch;
 
 /// How long it drains after a signal if no command does.
@@ -25,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What processes are given to stop that a command leaves behind.
 const LEFT_OVER: Duration = Duration::from_secs(5);
+
+/// How often it looks whether the server makes its checks, and how long apart: each is made within a second or two.
+const UNPROBED_LOOKS: u32 = 10;
+const UNPROBED_PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) async fn register(caller: &Caller, args: Register) -> Result<ExitCode, Failure> {
     let what = format!("cannot register {}", args.service);
@@ -55,6 +60,7 @@ pub(crate) async fn register(caller: &Caller, args: Register) -> Result<ExitCode
         biased;
         ended = stay => ended,
         never = mind(&listed, &locals) => match never {},
+        never = tell_unprobed(&client, &listed, &args.checks) => match never {},
     };
     take_out(listed).await;
     ended
@@ -102,6 +108,26 @@ async fn mind(listed: &Registration, locals: &[Local]) -> Infallible {
     };
     let checks = join_all(locals.iter().map(|check| checks::run(listed, check)));
     tokio::join!(tell, checks);
+    std::future::pending().await
+}
+
+/// Says which checks the server does not make, and why, so that nobody waits for work that never comes.
+async fn tell_unprobed(client: &Client, listed: &Registration, wanted: &[CheckWanted]) -> Infallible {
+    let (mut told, probed) = (BTreeSet::new(), wanted.iter().filter(|check| check.is_of_the_server()).count());
+    for _ in 0..UNPROBED_LOOKS {
+        if probed == 0 {
+            break;
+        }
+        tokio::time::sleep(UNPROBED_PAUSE).await;
+        let request = v1::ShowInstanceRequest { service: listed.service(), id: listed.id(), stale: true };
+        // Whether the server answers is told by others.
+        let Ok(shown) = client.show_instance(request).await else { continue };
+        for v1::Finding { check, note, health, .. } in shown.living.into_iter().flat_map(|living| living.findings) {
+            if health == i32::from(v1::Health::Unknown) && !note.is_empty() && told.insert(check.clone()) {
+                print::say(&format!("the server does not make the check {check}: {note}"));
+            }
+        }
+    }
     std::future::pending().await
 }
 
