@@ -85,6 +85,18 @@ async fn an_instance_says_what_it_is_and_how_it_is() {
     assert_eq!(end.how, "released");
 }
 
+/// Real time is the subject: heartbeats are no changes, and nobody may run out of what is told of them.
+#[tokio::test]
+async fn a_view_is_not_disturbed_while_an_instance_is_heard_of() {
+    let (_directory, _server, client) = house().await;
+    let _listed = ask(&client, "a1").ttl(Duration::from_secs(3)).begin().await.unwrap();
+    let mut view = client.discover(SERVICE).view().await.unwrap();
+    until(&mut view, "the instance", |view| ids(view) == ["a1"]).await;
+    let changed = tokio::time::timeout(Duration::from_secs(15), view.changed()).await;
+    assert!(changed.is_err(), "nothing has changed: {:?}", ids(&view));
+    assert_eq!(ids(&view), ["a1"]);
+}
+
 #[tokio::test]
 async fn a_guard_that_is_dropped_takes_its_instance_out_and_never_waits() {
     let (_directory, _server, client) = house().await;

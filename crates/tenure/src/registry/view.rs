@@ -21,6 +21,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Another server is not tried sooner than this after something was heard.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether a message lies unread, in the time of whoever ends first, and how long apart at the least.
+const LOOKS: u32 = 10;
+const LOOK_MIN: Duration = Duration::from_millis(20);
+
 /// The instances of a service that are there, kept in this process. Reading it never waits. Each instance is dropped when its
 /// time is over, with no network at all: by a clock that goes on while the machine sleeps.
 #[derive(Debug)]
@@ -116,6 +120,9 @@ impl Keeper {
             let now = self.clock.now();
             let clock = self.clock.clone();
             let (next_end, doubt_at) = (self.set.next_end(now), self.doubt_at());
+            // What lies unread counts from when nothing did, so that is looked at often enough to make no difference.
+            let look_at = next_end.filter(|_| self.stream.is_some());
+            let look_at = look_at.map(|end| now + (end.since(now) / LOOKS).max(LOOK_MIN));
             tokio::select! {
                 biased;
                 turned = self.turn() => if turned.is_err() {
@@ -123,6 +130,7 @@ impl Keeper {
                     self.give_up_stream().await;
                 },
                 () = clock.until(next_end) => {}
+                () = clock.until(look_at) => {}
                 () = clock.until(doubt_at) => {
                     self.discovery.client.turn_away();
                     (self.stream, self.heard) = (None, self.clock.now());
