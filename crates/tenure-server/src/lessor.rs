@@ -364,7 +364,9 @@ impl Lessor {
             reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
         }
         let answer = self.consensus.propose(entry, is_audited);
-        reign.in_flight.push(Box::pin(async move { Landing { stamp: now, proposed: at, replies, answer: answer.await } }));
+        reign
+            .in_flight
+            .push(Box::pin(async move { Landing { stamp: now, proposed: at, replies, answer: answer.await } }));
     }
 }
 
