@@ -32,7 +32,7 @@ ENVOY_VERSION := 1.40.0
 
 # Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
 test:
-	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy prometheus
+	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy nginx=nginx-light prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
@@ -62,7 +62,7 @@ fuzz-http:
 
 # The same tests at full length.
 soak:
-	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy prometheus
+	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy nginx=nginx-light prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy

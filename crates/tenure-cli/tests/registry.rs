@@ -194,6 +194,18 @@ async fn a_check_that_runs_here_turns_critical_and_back_while_heartbeats_go_on()
     assert!(why["instance"]["penalty"].as_u64().unwrap() > 0, "one fall is remembered: {why}");
 }
 
+#[test]
+fn an_agent_is_told_that_the_server_makes_no_checks() {
+    let (_directory, server) = house();
+    let a1 = agent(&server, "a1", &["--check", "tcp@1s", "--check", "cmd:true@1s"]);
+    let told = a1.until("stderr", |said| said.contains("check tcp"));
+    assert!(told.contains("the server does not make the check tcp: this server probes nothing"), "{told}");
+    assert!(told.contains("--probe-allow") && !told.contains("make the check cmd"), "{told}");
+    assert_eq!(names(&server, &[]), "", "nobody knows how it is");
+    let why = text(&server.tenure(&["why", "agents/planner/a1"]).stdout);
+    assert!(why.contains("--probe-allow"), "{why}");
+}
+
 #[tokio::test]
 async fn orders_are_followed_and_an_agent_that_was_taken_out_does_not_come_back() {
     let (_directory, server) = house();

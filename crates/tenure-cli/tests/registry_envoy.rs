@@ -14,22 +14,18 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use support::PATIENCE;
-use tenure_core::{
-    Deregister, Details, Draft, Endpoint, Grant, Holder, InstanceId, InstanceKey, Kind, LeaseId, Ledger, Name, On,
-    Register, Renew, Renewal, Ttl,
-};
-use tenure_server::disk::MemoryDisk;
-use tenure_server::peers::Nowhere;
-use tenure_server::{Environment, Node, Place, Settings, SystemClock, SystemEntropy, Tuning, Workers, serve};
+use support::{PATIENCE, Server};
+use tenure::{Client, v1};
+
+const SERVICE: &str = "agents/planner";
 
 /// Says that this process is an agent, and where it is to listen.
 const AGENT: &str = "TENURE_TEST_AGENT";
 
 /// Long enough for a heartbeat on a busy machine.
-const TTL_MS: u64 = 3_000;
+const TTL_MS: i64 = 3_000;
+const TTL: Duration = Duration::from_secs(3);
 
 /// Not a test: what an agent does when this program is started as one. Its answer to every request is its own port.
 #[test]
@@ -60,11 +56,11 @@ fn answer(mut stream: TcpStream, words: &str) -> std::io::Result<()> {
 struct Agent {
     process: Child,
     port: u16,
-    lease: LeaseId,
+    lease: u64,
 }
 
 impl Agent {
-    async fn start(node: &Node, id: &str) -> Self {
+    async fn start(client: &Client, id: &str) -> Self {
         let port = free_port();
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "agent", "--nocapture"])
@@ -72,21 +68,23 @@ impl Agent {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let agent = Self { process, port, lease: node.draw_lease() };
+        let mut agent = Self { process, port, lease: 0 };
         until("the agent listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()).await;
-        let endpoint = Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap();
-        let holder = Holder::parse(id).unwrap();
-        let grant = Grant::plain(agent.lease, holder, Ttl::from_millis(TTL_MS).unwrap(), 1);
-        let details = Details::new(Draft::at(vec![endpoint])).unwrap();
-        let register = Register { instance: key(id), epoch: None, on: On::New(grant), details };
-        node.order(tenure_core::Command::Register(register)).await.unwrap().unwrap();
+        let details = v1::Details { endpoints: vec![format!("http://127.0.0.1:{port}")], ..Default::default() };
+        let request = v1::RegisterRequest {
+            service: SERVICE.into(),
+            id: id.into(),
+            grant: Some(v1::GrantRequest { ttl_ms: TTL_MS, holder: id.into(), ..Default::default() }),
+            details: Some(details),
+            ..Default::default()
+        };
+        agent.lease = client.register_instance(request).await.unwrap().lease;
         agent
     }
 
-    async fn beat(&mut self, node: &Node) {
+    async fn beat(&mut self, client: &Client) {
         if self.process.try_wait().unwrap().is_none() {
-            let renew = Renew { leases: vec![Renewal { lease: self.lease, ttl: None }], kind: Kind::Auto };
-            node.order(tenure_core::Command::Renew(renew)).await.unwrap().unwrap();
+            client.renew(v1::RenewRequest { leases: vec![self.lease], ..Default::default() }).await.unwrap();
         }
     }
 }
@@ -96,10 +94,6 @@ impl Drop for Agent {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn key(id: &str) -> InstanceKey {
-    InstanceKey { service: Name::parse("agents/planner").unwrap(), id: InstanceId::parse(id).unwrap() }
 }
 
 fn free_port() -> u16 {
@@ -183,24 +177,11 @@ fn get(port: u16, path: &str) -> Option<(u16, String)> {
     Some((status, text.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-/// The node that is asked, and where.
-async fn tenure() -> (Node, SocketAddr) {
-    let environment = Environment {
-        clock: Arc::new(SystemClock::start()),
-        entropy: Arc::new(SystemEntropy),
-        disk: Arc::new(MemoryDisk::new()),
-        workers: Workers::Tasks,
-        tuning: Tuning::default(),
-        network: Arc::new(Nowhere),
-        place: Place::default(),
-    };
-    let (node, _) = Node::open(environment).await.unwrap();
-    node.ready().await.unwrap();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = node.clone();
-    tokio::spawn(async move { serve(serving, vec![listener], &Settings::default(), std::future::pending()).await });
-    (node, address)
+/// How an instance has ended; nothing while it lives.
+async fn end_of(client: &Client, id: &str) -> Option<v1::End> {
+    let request = v1::ShowInstanceRequest { service: SERVICE.into(), id: id.into(), stale: false };
+    let shown = client.show_instance(request).await.unwrap();
+    shown.living.is_none().then(|| shown.past[0].end.clone().unwrap())
 }
 
 fn envoy() -> Option<PathBuf> {
@@ -219,19 +200,22 @@ async fn whoever_is_dead_or_has_left_gets_no_request_by_the_state_of_the_world()
 
 async fn route(api_type: &str) {
     let Some(program) = envoy() else { return };
-    let (node, address) = tenure().await;
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let address: SocketAddr = server.addr.trim_start_matches("http://").parse().unwrap();
+    let client = server.client().await;
     let mut agents = Vec::new();
     for id in ["a", "b", "c"] {
-        agents.push(Agent::start(&node, id).await);
+        agents.push(Agent::start(&client, id).await);
     }
     let [a, b, c] = [0, 1, 2].map(|at| (agents[at].port, agents[at].process.id(), agents[at].lease));
-    let beating = node.clone();
+    let beating = server.client().await;
     tokio::spawn(async move {
         loop {
             for agent in &mut agents {
                 agent.beat(&beating).await;
             }
-            tokio::time::sleep(Duration::from_millis(TTL_MS / 6)).await;
+            tokio::time::sleep(TTL / 6).await;
         }
     });
     let envoy = Envoy::start(&program, address, api_type);
@@ -242,7 +226,15 @@ async fn route(api_type: &str) {
 
     // Killed: it stays in the ledger until its lease has ended, and then Envoy is told.
     assert!(Command::new("kill").args(["-9", &a.1.to_string()]).status().unwrap().success());
-    until("the lease of the dead ends", || node.read_stale(|ledger| ledger.instance(&key("a")).is_none())).await;
+    let end = support::soon("the lease of the dead ends", async {
+        loop {
+            match end_of(&client, "a").await {
+                Some(end) => return end,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    });
+    assert_eq!(end.await.how, "expired");
     until("Envoy forgets the dead", || envoy.knows() == alive(&[b.0, c.0])).await;
     // Whoever came to where it was would be heard.
     let grave = TcpListener::bind((Ipv4Addr::LOCALHOST, a.0)).unwrap();
@@ -251,13 +243,13 @@ async fn route(api_type: &str) {
     assert!(grave.accept().is_err(), "a request went to the dead");
 
     // Left: its process still listens, and answers if it is asked.
-    let leave = Deregister { instance: key("b"), lease: Some(b.2), force: None };
-    node.order(tenure_core::Command::Deregister(leave)).await.unwrap().unwrap();
+    let leave = v1::DeregisterRequest { service: SERVICE.into(), id: "b".into(), lease: b.2, ..Default::default() };
+    client.deregister(leave).await.unwrap();
     until("Envoy forgets who left", || envoy.knows() == alive(&[c.0])).await;
     assert_eq!(envoy.answered_by(), answers(&[c.0]));
-    assert_eq!(node.read_stale(Ledger::instance_count), 1, "the last one was kept alive all the time");
+    assert!(end_of(&client, "c").await.is_none(), "the last one was kept alive all the time");
     // For longer than an assignment may be relied on, nothing changes, and Envoy does not forget.
-    let lasting = Duration::from_millis(TTL_MS) + Duration::from_secs(6);
+    let lasting = TTL + Duration::from_secs(6);
     let start = Instant::now();
     while start.elapsed() < lasting {
         assert_eq!(envoy.answered_by(), answers(&[c.0]));

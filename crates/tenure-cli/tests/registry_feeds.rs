@@ -1,5 +1,5 @@
-//! Programs that others wrote go where agents are: HAProxy, reloaded by `tenure discover --watch --exec`, and Prometheus, which
-//! finds its targets by itself.
+//! Programs that others wrote go where agents are: HAProxy and nginx, reloaded by `tenure discover --watch --exec`, and
+//! Prometheus, which finds its targets by itself.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -169,6 +169,66 @@ fn haproxy_sends_nothing_to_an_agent_that_was_killed_even_if_its_port_answers() 
     assert_eq!(backends[1].hits(), killed, "its port answers, and nobody asks it");
     assert_eq!(backends[0].hits() + backends[2].hits(), first + third + 60);
     println!("{} reloads, {killed} requests before", keeper.read("stderr").lines().count());
+}
+
+/// nginx by a configuration of its own, in the foreground. Dropping it ends it.
+fn nginx(directory: &Path, address: &str) -> Command {
+    let text = format!(
+        "daemon off;\nerror_log stderr;\npid nginx.pid;\nevents {{}}\nhttp {{\n    access_log off;\n    \
+         include planner.conf;\n    server {{\n        listen {address};\n        location / {{ proxy_pass \
+         http://agents_planner; }}\n    }}\n}}\n"
+    );
+    fs::write(directory.join("main.conf"), text).unwrap();
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(directory).arg("-c").arg(directory.join("main.conf")).stdout(Stdio::null());
+    command
+}
+
+#[test]
+fn nginx_sends_nothing_to_an_agent_that_drains_or_was_killed() {
+    if !have("nginx") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(&directory.path().join("data"));
+    let backends = ["a1", "a2", "a3"].map(Backend::start);
+    let agents: Vec<Agent> =
+        ["a1", "a2", "a3"].into_iter().zip(&backends).map(|(id, backend)| register(&server, id, backend)).collect();
+    let (file, address) = (directory.path().join("planner.conf"), free_address());
+    let mut command = nginx(directory.path(), &address);
+    // As docs/registry.md has it, but for where nginx lives.
+    let here = directory.path().display().to_string();
+    let reload = format!("test ! -e {here}/nginx.pid || nginx -p {here} -c {here}/main.conf -s reload");
+    let file_ = file.display().to_string();
+    let args = ["discover", SERVICE, "-o", "nginx", "--watch", "-f", &file_, "--exec", &reload];
+    let keeper = Agent::start(&server.addr, &args);
+    keeper
+        .until(&file_, |text| backends.iter().all(|backend| text.contains(backend.url.trim_start_matches("http://"))));
+    let log = fs::File::create(directory.path().join("log")).unwrap();
+    let _nginx = Running(command.stderr(log).spawn().unwrap());
+    until("all three get requests", || {
+        get(&address, "/");
+        backends.iter().all(|backend| backend.hits() > 0)
+    });
+    let quiet = |which: usize, what: &str| {
+        // The workers from before the reload end by themselves.
+        until(what, || {
+            let before = backends[which].hits();
+            (0..20).for_each(|_| drop(get(&address, "/")));
+            backends[which].hits() == before
+        });
+    };
+    let drained = server.tenure(&["service", "drain", &format!("{SERVICE}/a3")]);
+    assert!(drained.status.success(), "{}", text(&drained.stderr));
+    quiet(2, "nginx asks the draining one no more");
+    agents[1].signal("KILL");
+    quiet(1, "nginx asks the dead one no more");
+    let [first, killed, draining] = backends.each_ref().map(Backend::hits);
+    for _ in 0..60 {
+        let answer = get(&address, "/");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("a1 1"), "{answer}");
+    }
+    assert_eq!(backends.each_ref().map(Backend::hits), [first + 60, killed, draining]);
 }
 
 #[tokio::test]

@@ -170,6 +170,10 @@ fn cache_control(reply: &v1::DiscoverReply) -> String {
     }
 }
 
+fn patience(wait_ms: u64) -> Duration {
+    Duration::from_millis(wait_ms).min(DISCOVER_WAIT_MAX)
+}
+
 /// Waits until something has happened to these services after a revision, for so long at most.
 async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, wait_ms: u64) -> Result<(), Problem> {
     let node = door.desk.node();
@@ -187,7 +191,7 @@ async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, w
     }
     tokio::select! {
         _ = bell.rung() => Ok(()),
-        () = sleep(Duration::from_millis(wait_ms).min(DISCOVER_WAIT_MAX)) => Ok(()),
+        () = sleep(patience(wait_ms)) => Ok(()),
         () = door.stop.comes() => Err(Unready::Stopping.into()),
     }
 }
@@ -325,6 +329,12 @@ fn message(reply: &v1::WatchInstancesReply) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        assert_eq!(patience(30_000), Duration::from_secs(30));
+        assert_eq!(patience(u64::MAX), Duration::from_secs(300));
+    }
 
     fn read(query: &str) -> Result<v1::DiscoverRequest, String> {
         let (which, rest) = WhichInstances::read(query, &["limit", "stale"]).map_err(|bad| format!("{bad:?}"))?;
