@@ -199,8 +199,8 @@ fn an_agent_is_told_that_the_server_makes_no_checks() {
     let (_directory, server) = house();
     let a1 = agent(&server, "a1", &["--check", "tcp@1s", "--check", "cmd:true@1s"]);
     let told = a1.until("stderr", |said| said.contains("check tcp"));
-    assert!(told.contains("the server does not make the check tcp: this server probes nothing"), "{told}");
-    assert!(told.contains("--probe-allow") && !told.contains("make the check cmd"), "{told}");
+    assert!(told.contains("the check tcp says nothing yet: this server probes nothing"), "{told}");
+    assert!(told.contains("--probe-allow") && !told.contains("check cmd says nothing"), "{told}");
     assert_eq!(names(&server, &[]), "", "nobody knows how it is");
     let why = text(&server.tenure(&["why", "agents/planner/a1"]).stdout);
     assert!(why.contains("--probe-allow"), "{why}");

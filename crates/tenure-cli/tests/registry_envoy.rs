@@ -235,7 +235,9 @@ async fn route(api_type: &str) {
         }
     });
     assert_eq!(end.await.how, "expired");
+    let ended = Instant::now();
     until("Envoy forgets the dead", || envoy.knows() == alive(&[b.0, c.0])).await;
+    println!("{api_type}: Envoy knew {:?} after the lease of the dead was seen to have ended", ended.elapsed());
     // Whoever came to where it was would be heard.
     let grave = TcpListener::bind((Ipv4Addr::LOCALHOST, a.0)).unwrap();
     grave.set_nonblocking(true).unwrap();
@@ -244,8 +246,10 @@ async fn route(api_type: &str) {
 
     // Left: its process still listens, and answers if it is asked.
     let leave = v1::DeregisterRequest { service: SERVICE.into(), id: "b".into(), lease: b.2, ..Default::default() };
+    let left = Instant::now();
     client.deregister(leave).await.unwrap();
     until("Envoy forgets who left", || envoy.knows() == alive(&[c.0])).await;
+    println!("{api_type}: Envoy knew {:?} after one was asked to be taken out", left.elapsed());
     assert_eq!(envoy.answered_by(), answers(&[c.0]));
     assert!(end_of(&client, "c").await.is_none(), "the last one was kept alive all the time");
     // For longer than an assignment may be relied on, nothing changes, and Envoy does not forget.

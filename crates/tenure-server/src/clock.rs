@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn entries_that_come_back_often_and_late_are_a_stall() {
+        let mut clock = running();
+        let mut under_way = Vec::new();
+        for n in 0..20 {
+            under_way.push((clock.read(ms(n * 450)), ms(n * 450)));
+            if n >= 2 {
+                let (stamp, proposed) = under_way.remove(0);
+                clock.applied(stamp, proposed, ms(n * 450));
+            }
+        }
+        assert!(clock.dropped() > ms(2_000), "each was under way for 900 ms: {:?}", clock.dropped());
+    }
+
+    #[test]
     fn a_disk_that_is_always_too_slow_does_not_stop_time_for_ever() {
         let (mut clock, mut stamp, mut proposed) = (running(), at(0), ms(0));
         for n in 1..=100 {

@@ -111,7 +111,7 @@ async fn mind(listed: &Registration, locals: &[Local]) -> Infallible {
     std::future::pending().await
 }
 
-/// Says which checks the server does not make, and why, so that nobody waits for work that never comes.
+/// Says why checks of the server say nothing, as when it may not make them: nobody should wait for work that never comes.
 async fn tell_unprobed(client: &Client, listed: &Registration, wanted: &[CheckWanted]) -> Infallible {
     let (mut told, probed) = (BTreeSet::new(), wanted.iter().filter(|check| check.is_of_the_server()).count());
     for _ in 0..UNPROBED_LOOKS {
@@ -124,7 +124,7 @@ async fn tell_unprobed(client: &Client, listed: &Registration, wanted: &[CheckWa
         let Ok(shown) = client.show_instance(request).await else { continue };
         for v1::Finding { check, note, health, .. } in shown.living.into_iter().flat_map(|living| living.findings) {
             if health == i32::from(v1::Health::Unknown) && !note.is_empty() && told.insert(check.clone()) {
-                print::say(&format!("the server does not make the check {check}: {note}"));
+                print::say(&format!("the check {check} says nothing yet: {note}"));
             }
         }
     }
