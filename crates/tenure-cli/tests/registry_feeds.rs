@@ -171,10 +171,29 @@ fn haproxy_sends_nothing_to_an_agent_that_was_killed_even_if_its_port_answers() 
     println!("{} reloads, {killed} requests before", keeper.read("stderr").lines().count());
 }
 
-/// nginx by a configuration of its own, in the foreground. Dropping it ends it.
+/// nginx in the foreground. Dropping it ends it, with its workers.
+struct Nginx(std::process::Child);
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-s", "TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+/// How many workers it has, those that are ending included.
+fn workers(nginx: &Nginx) -> usize {
+    let id = nginx.0.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    children.split_whitespace().count()
+}
+
+/// By a configuration of its own.
 fn nginx(directory: &Path, address: &str) -> Command {
     let text = format!(
-        "daemon off;\nerror_log stderr;\npid nginx.pid;\nevents {{}}\nhttp {{\n    access_log off;\n    \
+        "daemon off;\nworker_processes 1;\nerror_log stderr;\npid nginx.pid;\nevents {{}}\nhttp {{\n    access_log off;\n    \
+         client_body_temp_path body;\n    proxy_temp_path proxy;\n    fastcgi_temp_path fastcgi;\n    \
+         uwsgi_temp_path uwsgi;\n    scgi_temp_path scgi;\n    \
          include planner.conf;\n    server {{\n        listen {address};\n        location / {{ proxy_pass \
          http://agents_planner; }}\n    }}\n}}\n"
     );
@@ -205,7 +224,7 @@ fn nginx_sends_nothing_to_an_agent_that_drains_or_was_killed() {
     keeper
         .until(&file_, |text| backends.iter().all(|backend| text.contains(backend.url.trim_start_matches("http://"))));
     let log = fs::File::create(directory.path().join("log")).unwrap();
-    let _nginx = Running(command.stderr(log).spawn().unwrap());
+    let nginx = Nginx(command.stderr(log).spawn().unwrap());
     until("all three get requests", || {
         get(&address, "/");
         backends.iter().all(|backend| backend.hits() > 0)
@@ -215,7 +234,7 @@ fn nginx_sends_nothing_to_an_agent_that_drains_or_was_killed() {
         until(what, || {
             let before = backends[which].hits();
             (0..20).for_each(|_| drop(get(&address, "/")));
-            backends[which].hits() == before
+            backends[which].hits() == before && workers(&nginx) == 1
         });
     };
     let drained = server.tenure(&["service", "drain", &format!("{SERVICE}/a3")]);

@@ -1,5 +1,6 @@
 //! The only place of the server that reads a clock, and the rule by which a leader's service time runs.
 
+use crate::limits::STEP_MAX;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tenure_core::Moment;
 
@@ -43,7 +44,7 @@ impl Clock for SystemClock {
 /// entry's stamp. What the cap cuts off is dropped for good, so that no stall of the process, the disk or the quorum makes
 /// time jump over holders who were trying to renew.
 ///
-/// A stall may have moved it by a step while nobody was heard. So it stands still for as long afterwards, while everybody
+/// A stall may have moved it by `STEP_MAX` while nobody was heard. So it stands still for as long afterwards, while everybody
 /// is, and so it does when a leadership begins: however many stalls and leaders follow each other, who keeps trying has as
 /// much time to be heard as it loses.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +55,8 @@ pub(crate) struct ServiceClock {
     step_max: Duration,
     dropped: Duration,
     pace: Pace,
-    /// It has not run yet. That it stands still then is no stall, but the last of the time without a leader.
-    is_new: bool,
+    /// Until then it stands still because the leadership begins: no stall, but the last of the time without a leader.
+    begins_until: Duration,
     /// While no lease lives time stands still, and nobody's deadline is late for it.
     resting: bool,
 }
@@ -65,9 +66,9 @@ enum Pace {
     Runs,
     /// It ran into the cap, and no entry has come back since.
     Stuck,
-    /// Entries come back since then. One that was proposed since has to, before time goes on.
+    /// Entries come back since then, and go on to do so for a step before time goes on.
     Opens(Duration),
-    /// Time goes on then.
+    /// They come back slowly. Time goes on then.
     RunsFrom(Duration),
 }
 
@@ -75,15 +76,14 @@ impl ServiceClock {
     /// Starts from the ledger's `now` at the monotonic time `at`, when the leadership's own blank entry was applied.
     pub(crate) fn start(now: Moment, at: Duration, step_max: Duration) -> Self {
         let shown = Duration::from_millis(now.millis());
-        let (dropped, pace) = (Duration::ZERO, Pace::Opens(at));
-        Self { shown, at, seen: shown, step_max, dropped, pace, is_new: true, resting: false }
+        let (dropped, pace, begins_until) = (Duration::ZERO, Pace::Opens(at), at + STEP_MAX);
+        Self { shown, at, seen: shown, step_max, dropped, pace, begins_until, resting: false }
     }
 
     /// Reads the time for a stamp.
     pub(crate) fn read(&mut self, at: Duration) -> Moment {
         let look = self.look(at);
         self.dropped += look.dropped;
-        self.is_new &= look.shown == self.shown;
         (self.shown, self.at, self.pace) = (look.shown, at, look.pace);
         moment(look.shown)
     }
@@ -97,11 +97,9 @@ impl ServiceClock {
         self.seen = self.seen.max(self.shown.min(fresh));
         self.pace = match self.pace {
             Pace::Stuck => Pace::Opens(at),
-            Pace::Opens(since) if proposed >= since => {
-                // One that took so long was in another stall.
-                let since = if at > proposed + self.step_max { at } else { since };
-                Pace::RunsFrom(at.max(since + self.step_max))
-            }
+            // One that took so long was in another stall. But a disk that is always so slow must not stop time for ever.
+            Pace::Opens(since) if proposed >= since && at > proposed + STEP_MAX => Pace::RunsFrom(at + STEP_MAX),
+            Pace::Opens(since) if proposed >= since && at >= since + STEP_MAX => Pace::Runs,
             pace => pace,
         };
     }
@@ -132,10 +130,15 @@ impl ServiceClock {
             _ if left.is_zero() => Duration::ZERO,
             Pace::Runs => Duration::ZERO,
             Pace::RunsFrom(from) => from.saturating_sub(at),
-            Pace::Opens(since) => (since + self.step_max).saturating_sub(at),
-            Pace::Stuck => self.step_max,
+            Pace::Opens(since) => (since + STEP_MAX).saturating_sub(at),
+            Pace::Stuck => STEP_MAX,
         };
         stands + left
+    }
+
+    /// Whether time goes on, or is about to.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.pace, Pace::Runs)
     }
 
     /// How much time was dropped so far.
@@ -157,8 +160,8 @@ impl ServiceClock {
             Pace::RunsFrom(from) if from <= at => Pace::Runs,
             pace => pace,
         };
-        let is_counted = !self.resting && !self.is_new;
-        let stood = if is_counted { from.saturating_sub(self.at) } else { Duration::ZERO };
+        let counts_from = self.at.max(self.begins_until);
+        let stood = if self.resting { Duration::ZERO } else { from.saturating_sub(counts_from) };
         Look { shown, dropped: stood + (free - shown), pace }
     }
 }
@@ -179,8 +182,6 @@ fn moment(time: Duration) -> Moment {
 mod tests {
     use super::*;
 
-    const STEP_MAX: Duration = Duration::from_millis(500);
-
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -191,7 +192,8 @@ mod tests {
 
     /// A clock that showed 0 at 0, and has run since.
     fn running() -> ServiceClock {
-        ServiceClock { pace: Pace::Runs, is_new: false, ..ServiceClock::start(at(0), ms(0), STEP_MAX) }
+        let begins_until = Duration::ZERO;
+        ServiceClock { pace: Pace::Runs, begins_until, ..ServiceClock::start(at(0), ms(0), STEP_MAX) }
     }
 
     #[test]
@@ -201,12 +203,35 @@ mod tests {
         assert_eq!(clock.read(ms(5_000)), at(1_000), "what was proposed before it says nothing");
         clock.applied(at(1_000), ms(5_000), ms(5_010));
         assert_eq!(clock.read(ms(5_020)), at(1_010), "the step has passed, and who is heard comes back");
-        assert_eq!(clock.dropped(), Duration::ZERO, "nobody led yet");
+        assert_eq!(clock.dropped(), ms(4_440), "all but the step with which it begins");
 
         let mut quick = ServiceClock::start(at(1_000), ms(70), STEP_MAX);
         quick.applied(at(1_000), ms(70), ms(80));
-        assert_eq!((quick.read(ms(570)), quick.read(ms(600))), (at(1_000), at(1_030)));
+        quick.applied(at(1_000), ms(560), ms(570));
+        assert_eq!(quick.read(ms(600)), at(1_030));
         assert_eq!(quick.dropped(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_moment_between_two_stalls_is_no_time_to_be_heard() {
+        let mut clock = running();
+        let mut stuck = (clock.read(ms(1)), ms(1));
+        for n in 1..=10 {
+            let now = ms(n * 4_000);
+            clock.applied(stuck.0, stuck.1, now);
+            let quick = clock.read(now);
+            clock.applied(quick, now, now + ms(1));
+            stuck = (clock.read(now + ms(1)), now + ms(1));
+        }
+        let shown = clock.read(ms(44_000));
+        assert!(shown <= at(3_000), "no more than every second one moves it: {shown:?}");
+    }
+
+    #[test]
+    fn a_larger_cap_does_not_stand_still_for_longer() {
+        let mut clock = ServiceClock::start(at(0), ms(0), ms(3_600_000));
+        clock.applied(at(0), ms(300), ms(510));
+        assert_eq!(clock.read(ms(60_510)), at(60_000));
     }
 
     #[test]
@@ -239,6 +264,8 @@ mod tests {
         clock.applied(stamp, ms(10_000), ms(10_100));
         let stamp = clock.read(ms(10_100));
         clock.applied(stamp, ms(10_100), ms(10_110));
+        let stamp = clock.read(ms(10_599));
+        clock.applied(stamp, ms(10_599), ms(10_600));
         assert_eq!((clock.read(ms(10_600)), clock.read(ms(10_650))), (at(500), at(550)));
         assert_eq!(clock.dropped(), ms(10_100), "all but what it shows");
     }
@@ -304,10 +331,11 @@ mod tests {
     fn says_how_long_a_moment_is_away_at_least() {
         let mut clock = ServiceClock::start(at(0), ms(0), STEP_MAX);
         assert_eq!(clock.until(at(100), ms(0)), ms(600));
-        clock.applied(at(0), ms(0), ms(10));
         assert_eq!(clock.until(at(100), ms(200)), ms(400));
-        assert_eq!(clock.until(at(100), ms(550)), ms(50));
+        assert_eq!(clock.until(at(100), ms(550)), ms(100), "as soon as an entry comes back");
         assert_eq!(clock.until(at(0), ms(20)), Duration::ZERO, "what is due is due");
+        clock.applied(at(0), ms(490), ms(500));
+        assert_eq!(clock.until(at(100), ms(550)), ms(50));
         clock.read(ms(9_000));
         assert_eq!(clock.until(at(501), ms(9_000)), ms(501), "it is stuck");
     }

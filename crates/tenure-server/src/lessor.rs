@@ -449,9 +449,11 @@ impl Reign {
         }
     }
 
-    /// Says that time was dropped: it needs a stall of half a second, so it is not said often.
+    /// Says that time was dropped, once it goes on: it needs a stall of half a second, so it is not said often.
     fn tell_of_stalls(&mut self) {
-        if let Some(dropped_ms) = self.told.news(self.time.dropped()) {
+        if self.time.is_running()
+            && let Some(dropped_ms) = self.told.news(self.time.dropped())
+        {
             let total_ms = self.told.total_ms;
             tracing::warn!(dropped_ms, total_ms, "a stall: service time was dropped, and leases end later by so much");
         }

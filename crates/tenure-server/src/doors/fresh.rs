@@ -15,15 +15,18 @@ use tokio::sync::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Freshness {
     services: Lock<BTreeMap<Name, Arc<Validity>>>,
-    /// When it was last certain that this node hears of the leader. One at a time works something out.
-    heard: Mutex<Option<Moment>>,
+    /// When it was last certain that this node hears of the leader, or leads, by its own clock: service time stands still on
+    /// a leader that was cut off. One at a time works something out.
+    heard: Mutex<Option<Duration>>,
 }
 
 /// How long the instances of a service are valid, from one moment on. Whoever is not named ends no sooner than `least`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Validity {
-    /// When it was worked out, in service time.
-    at: Moment,
+    /// When it was worked out, by this node's own clock.
+    at: Duration,
+    /// How long it was until the first of all ends.
+    first_in: Duration,
     /// It holds for what was registered at this revision and not changed since.
     pub(super) revision: Revision,
     /// When the first of those ends that are not named. None: only those named are meant.
@@ -37,20 +40,20 @@ pub(super) struct Validity {
 impl Validity {
     /// What all instances of a service come to. Most of them are on time, so that it is enough to name those that are
     /// late; or very many of them are late, and then the others are named.
-    fn of(at: Moment, revision: Revision, ends: Vec<(InstanceId, Moment, bool)>) -> Self {
+    fn of((at, now): (Duration, Moment), revision: Revision, ends: Vec<(InstanceId, Moment, bool)>) -> Self {
         let late_count = ends.iter().filter(|(_, _, is_late)| *is_late).count();
         let names_late = late_count * 2 <= ends.len() && late_count <= FRESH_ITEMS_MAX;
         let on_time = ends.iter().filter(|(_, _, is_late)| !is_late).map(|(_, end, _)| *end).min();
         let first = ends.iter().map(|(_, end, _)| *end).min();
         let named = ends.into_iter().filter(|(_, _, is_late)| *is_late == names_late);
         let named = named.map(|(id, end, _)| (id, end)).collect();
-        Self { at, revision, least: on_time.filter(|_| names_late), named, first }
+        let first_in = first.map_or(Duration::MAX, |end| Duration::from_millis(end.millis_since(now)));
+        Self { at, first_in, revision, least: on_time.filter(|_| names_late), named, first }
     }
 
     /// For how long it is worth sharing.
-    fn is_good(&self, now: Moment) -> bool {
-        let quarter_ms = self.first.map_or(u64::MAX, |end| end.millis_since(self.at) / 4);
-        now.millis_since(self.at) <= quarter_ms.clamp(millis(FRESH_MIN), millis(FRESH_SHARED))
+    fn is_good(&self, at: Duration) -> bool {
+        at.saturating_sub(self.at) <= (self.first_in / 4).clamp(FRESH_MIN, FRESH_SHARED)
     }
 
     /// When it should be told again: when half of the time of whoever ends first has passed. Who is late may be heard of
@@ -93,9 +96,11 @@ impl Freshness {
         if let Some(known) = self.known(node, service, floor) {
             return Ok(known);
         }
-        let is_certain = heard.is_some_and(|at| node.service_time_about().millis_since(at) < millis(FRESH_SHARED));
+        let asked = node.monotonic();
+        let is_certain = heard.is_some_and(|at| asked.saturating_sub(at) < FRESH_SHARED);
         if !is_certain || node.read_stale(Ledger::revision) < floor {
-            *heard = Some(node.read(|_, now| now).await?);
+            node.read(|_, _| ()).await?;
+            *heard = Some(asked);
         }
         let validity = Arc::new(work_out(node, service));
         let mut services = self.services();
@@ -109,8 +114,8 @@ impl Freshness {
     }
 
     fn known(&self, node: &Node, service: &Name, floor: Revision) -> Option<Arc<Validity>> {
-        let now = node.service_time_about();
-        self.services().get(service).filter(|known| known.revision >= floor && known.is_good(now)).cloned()
+        let at = node.monotonic();
+        self.services().get(service).filter(|known| known.revision >= floor && known.is_good(at)).cloned()
     }
 
     fn services(&self) -> MutexGuard<'_, BTreeMap<Name, Arc<Validity>>> {
@@ -121,7 +126,7 @@ impl Freshness {
 /// Looks at all instances of a service, letting the ledger go now and then. What changes meanwhile is told to whoever
 /// watches by its own validity.
 fn work_out(node: &Node, service: &Name) -> Validity {
-    let (at, revision) = (node.service_time_about(), node.read_stale(Ledger::revision));
+    let (at, now, revision) = (node.monotonic(), node.service_time_about(), node.read_stale(Ledger::revision));
     let mut ends = Vec::new();
     let mut from = Some(String::new());
     while let Some(first) = from {
@@ -130,12 +135,12 @@ fn work_out(node: &Node, service: &Name) -> Validity {
             let looked_at = each.by_ref().take(COUNTED_MAX);
             ends.extend(looked_at.map(|(id, instance)| {
                 let end = end_of(ledger, instance);
-                (id.clone(), end, is_late(ledger, instance, end, at))
+                (id.clone(), end, is_late(ledger, instance, end, now))
             }));
             each.peek().map(|(id, _)| id.to_string())
         });
     }
-    Validity::of(at, revision, ends)
+    Validity::of((at, now), revision, ends)
 }
 
 /// Whether less than half of what an instance is given by a renewal is left.
@@ -153,10 +158,6 @@ pub(super) fn end(ledger: &Ledger, key: &InstanceKey) -> Option<Moment> {
     ledger.instance(key).map(|instance| end_of(ledger, instance))
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,7 +172,7 @@ mod tests {
 
     fn validity(ends: &[(&str, u64, bool)]) -> Validity {
         let ends = ends.iter().map(|(name, end, is_late)| (id(name), at(*end), *is_late)).collect();
-        Validity::of(at(1_000), Revision(7), ends)
+        Validity::of((Duration::from_secs(9), at(1_000)), Revision(7), ends)
     }
 
     fn told(validity: &Validity, recent: &[(&str, u64)], now: u64) -> Vec<(u64, Vec<(String, u64)>)> {
@@ -225,13 +226,14 @@ mod tests {
 
     #[test]
     fn it_is_shared_for_a_moment_only() {
+        let after = |ms| Duration::from_millis(9_000 + ms);
         let slow = validity(&[("a", 61_000, false)]);
-        assert!(slow.is_good(at(2_000)) && !slow.is_good(at(2_001)));
+        assert!(slow.is_good(after(1_000)) && !slow.is_good(after(1_001)));
         let quick = validity(&[("a", 3_000, false)]);
-        assert!(quick.is_good(at(1_500)) && !quick.is_good(at(1_501)), "a quarter of what is left");
+        assert!(quick.is_good(after(500)) && !quick.is_good(after(501)), "a quarter of what is left");
         assert_eq!(quick.again_in(at(1_000)), Duration::from_secs(1));
         let late = validity(&[("a", 1_100, true)]);
-        assert!(late.is_good(at(1_250)) && !late.is_good(at(1_251)), "but it is not worked out all the time");
+        assert!(late.is_good(after(250)) && !late.is_good(after(251)), "but it is not worked out all the time");
         assert_eq!(late.again_in(at(1_000)), FRESH_MIN);
         assert_eq!(validity(&[]).again_in(at(1_000)), FRESH_MAX);
     }

@@ -126,10 +126,12 @@ impl Consensus {
         let installed = installed.map_err(io::Error::other)?;
         // openraft needs no snapshot of what it has seen committed, and says yes at once: also of entries that wait for the
         // disk, and of a snapshot that is being saved. The leader takes it for good, so it has to be durable first.
-        if !self.replica.reached(last_log_id.map_or(0, |id| id.index())).await {
-            return Err(bad("the node is stopping"));
+        if installed.vote == vote {
+            tokio::select! {
+                _ = self.replica.reached(last_log_id.map_or(0, |id| id.index())) => self.settling.settle().await?,
+                why = self.failed() => return Err(io::Error::other(why)),
+            }
         }
-        self.settling.settle().await?;
         tracing::info!(bytes, index = last_log_id.map(|id| id.index()), "a snapshot came from the leader");
         Ok(v1::SnapshotReply { vote: Some(write_vote(&installed.vote)) })
     }

@@ -275,6 +275,7 @@ async fn write_all(
     (written, metrics): (Written, Metrics),
 ) {
     let mut noted = None;
+    let mut failure: Option<io::Error> = None;
     while let Some(first) = queue.recv().await {
         let mut bytes = 0;
         let mut records = Vec::new();
@@ -315,9 +316,11 @@ async fn write_all(
         if let Err(error) = &result {
             tracing::error!(%error, "the log cannot be written");
         }
-        let result = result.map(drop).map_err(io::Error::other);
+        // Whoever only waits for its turn is told of a failure before it, too.
+        failure = failure.or(result.err().map(io::Error::other));
+        let again = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         for done in done {
-            done.tell(result.as_ref().copied().map_err(|error| io::Error::new(error.kind(), error.to_string())));
+            done.tell(failure.as_ref().map_or(Ok(()), |error| Err(again(error))));
         }
         written.add(bytes as u64);
     }

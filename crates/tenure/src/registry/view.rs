@@ -83,6 +83,7 @@ pub(super) async fn open(discovery: Discovery) -> Result<View, Error> {
     let mut keeper = Keeper {
         clock: clock.clone(),
         heard: now,
+        looked: now,
         quiet: now,
         discovery,
         set: Set::default(),
@@ -107,7 +108,8 @@ struct Keeper {
     stream: Option<Streaming<v1::WatchInstancesReply>>,
     /// When something was heard last, or the stream was asked for.
     heard: BootTime,
-    /// When nothing lay unread last.
+    /// When the stream was looked at last, and the time before: what was not there in between had not come.
+    looked: BootTime,
     quiet: BootTime,
     pause: Duration,
     tell: watch::Sender<Living>,
@@ -178,7 +180,7 @@ impl Keeper {
     async fn next(&mut self) -> Result<Option<(v1::WatchInstancesReply, BootTime)>, Error> {
         if self.stream.is_none() {
             let asked = self.clock.now();
-            (self.heard, self.quiet) = (asked, asked);
+            (self.heard, self.looked, self.quiet) = (asked, asked, asked);
             let mut request = self.discovery.request.clone();
             request.after = self.set.revision();
             if request.after == 0 {
@@ -186,12 +188,13 @@ impl Keeper {
             }
             self.stream = Some(self.discovery.client.watch_instances(request).await?);
         }
-        let Self { stream: Some(stream), clock, quiet, .. } = self else { return Ok(None) };
+        let Self { stream: Some(stream), clock, looked, quiet, .. } = self else { return Ok(None) };
         let message = poll_fn(|context| {
             let now = clock.now();
             let polled = stream.poll_next_unpin(context);
             if polled.is_pending() {
-                *quiet = now;
+                // After a stall of this program it may lie in the socket still, and be found the next time.
+                (*quiet, *looked) = (*looked, now);
             }
             polled
         });

@@ -24,7 +24,7 @@ use utoipa::IntoParams;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct WhichPast {
-    /// Only this resource,
+    /// Only this resource, or this instance as `SERVICE/ID`,
     resource: String,
     /// or those whose name starts so; neither: everything, leases, classes and keys included.
     prefix: String,
