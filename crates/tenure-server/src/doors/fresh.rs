@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn it_is_shared_for_a_moment_only() {
-        let after = |ms| Duration::from_millis(9_000 + ms);
+        let after = |ms: u64| Duration::from_millis(9_000 + ms);
         let slow = validity(&[("a", 61_000, false)]);
         assert!(slow.is_good(after(1_000)) && !slow.is_good(after(1_001)));
         let quick = validity(&[("a", 3_000, false)]);
