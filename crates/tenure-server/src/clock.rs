@@ -104,9 +104,9 @@ impl ServiceClock {
         };
     }
 
-    /// Stands still from now on, because no lease lives.
+    /// Stands still from now on, because no lease lives. Then there is nobody to be heard, either.
     pub(crate) fn rest(&mut self) {
-        self.resting = true;
+        (self.resting, self.pace, self.seen) = (true, Pace::Runs, self.shown);
     }
 
     /// Goes on if it stood still.
@@ -348,6 +348,19 @@ mod tests {
         clock.wake(ms(3_600_000));
         assert_eq!(clock.read(ms(3_600_010)), at(10));
         assert_eq!(clock.dropped(), Duration::ZERO);
+    }
+
+    #[test]
+    fn where_no_lease_lives_nobody_is_waited_for() {
+        let mut clock = ServiceClock::start(at(1_000), ms(70), STEP_MAX);
+        clock.rest();
+        clock.wake(ms(90));
+        assert_eq!(clock.read(ms(100)), at(1_010));
+        assert_eq!(clock.read(ms(10_000)), at(1_500), "and the cap holds");
+        clock.rest();
+        clock.wake(ms(10_010));
+        clock.applied(at(1_500), ms(10_010), ms(10_020));
+        assert_eq!(clock.read(ms(10_030)), at(1_520));
     }
 
     #[test]
