@@ -45,8 +45,8 @@ impl Clock for SystemClock {
 /// time jump over holders who were trying to renew.
 ///
 /// A stall may have moved it by `STEP_MAX` while nobody was heard. So it stands still for as long afterwards, while everybody
-/// is, and so it does when a leadership begins: however many stalls and leaders follow each other, who keeps trying has as
-/// much time to be heard as it loses.
+/// is, and so it does when a leadership begins while any lease lives: who keeps trying has as much time to be heard as it
+/// loses, also under many leaders in a row. On a disk that hangs again and again every second hang moves it all the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceClock {
     shown: Duration,
@@ -136,7 +136,7 @@ impl ServiceClock {
         stands + left
     }
 
-    /// Whether time goes on, or is about to.
+    /// Whether time goes on.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.pace, Pace::Runs)
     }
