@@ -318,7 +318,7 @@ fn ctrl_z_gives_the_prompt_back_and_fg_goes_on() {
 #[test]
 fn without_a_shell_ctrl_z_stops_nothing_for_ever() {
     let (_directory, server) = start();
-    let script = "echo up; trap 'echo on' CONT; until read line; do :; done; echo got $line";
+    let script = "trap 'on=1' CONT; echo up; until [ $on ]; do sleep 0.02; done; echo on; read line; echo got $line";
     let mut terminal = in_a_terminal(&server, &[binary(), "run", "db", "--", "bash", "-c", script]);
     terminal.until("the command", |seen| seen.contains("up"));
     terminal.types("\x1a");
