@@ -30,34 +30,35 @@ fix:
 
 ENVOY_VERSION := 1.40.0
 
-# Everything but the simulator, then the simulator: its own tests and a slice of its seeds.
+# All the tests, then slices of what can go on for hours.
 test:
 	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy nginx=nginx-light prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
-	$(CARGO) test --workspace --exclude tenure-sim
+	$(CARGO) test --workspace
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
 
-# The simulator is deterministic only with tokio's seeded scheduler, which needs a flag of its own, and so a directory of
-# its own for what is built with it.
+# What runs below is the programs that the tests are built with: a build of one of them alone would have other features,
+# and compile most of its crates again.
+.PHONY: programs
+programs:
+	$(CARGO) test --workspace --no-run --quiet
+
+# Whole nodes on simulated time and disks, by seed.
 SEEDS ?= 1000
 CLUSTERS ?= 100
-SIM_FLAGS := --profile sim --package tenure-sim --target-dir target/sim
-sim:
-	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) test $(SIM_FLAGS)
-	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --seeds $(SEEDS)
-	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --nodes 3 --seeds $(CLUSTERS)
-	RUSTFLAGS="--cfg tokio_unstable" $(CARGO) run $(SIM_FLAGS) -- --nodes 5 --seeds $(CLUSTERS)
+sim: programs
+	target/debug/tenure-sim --seeds $(SEEDS)
+	target/debug/tenure-sim --nodes 3 --seeds $(CLUSTERS)
+	target/debug/tenure-sim --nodes 5 --seeds $(CLUSTERS)
 
-# Asks the HTTP door what its own description allows, and what it does not. The binary is the one of the tests: a build of
-# it alone would have other features, and compile most of its crates again.
+# Asks the HTTP door what its own description allows, and what it does not.
 CASES ?= 2000
 SCHEMATHESIS_VERSION := 4.32.5
-fuzz-http:
+fuzz-http: programs
 	@bash scripts/need-python schemathesis $(SCHEMATHESIS_VERSION) $(TOOLS)/python
-	$(CARGO) test --workspace --exclude tenure-sim --no-run --quiet
 	@bash scripts/fuzz-http $(CASES) $(TOOLS)
 
 # The same tests at full length.
@@ -66,7 +67,7 @@ soak:
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
-	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --exclude tenure-sim
+	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000 CLUSTERS=5000
 
