@@ -1,13 +1,12 @@
 //! Agents that come and go, by the commands: registered, found, checked, drained, killed.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::agents::Agent;
+use crate::support::cluster::Cluster;
+use crate::support::{Server, soon, text};
 use std::fs;
 use std::path::Path;
-use support::agents::Agent;
-use support::cluster::Cluster;
-use support::{Server, soon, text};
 use tempfile::TempDir;
 use tenure::registry::View;
 use tenure::{Client, v1};
@@ -102,8 +101,8 @@ async fn an_agent_is_listed_while_it_runs_and_drains_before_it_goes() {
 async fn an_agent_that_is_killed_is_gone_after_its_ttl_and_not_before() {
     let (_directory, server) = house();
     let client = server.client().await;
-    let ttl_ms = 1_500;
-    let a1 = agent(&server, "a1", &["--ttl", "1500ms"]);
+    let ttl_ms = 4_000;
+    let a1 = agent(&server, "a1", &["--ttl", "4s"]);
     let lease = instance(&client, "a1").await.living.unwrap().lease;
     let mut view = client.discover(SERVICE).view().await.unwrap();
     // Its heartbeats are seen: long after its TTL it is there, on the same lease.
@@ -172,8 +171,8 @@ async fn a_check_that_runs_here_turns_critical_and_back_while_heartbeats_go_on()
     let client = server.client().await;
     let up = directory.path().join("up");
     fs::write(&up, "").unwrap();
-    let check = format!("cmd:test -e {} || {{ echo no disk; exit 3; }}@1s", up.display());
-    let _a1 = agent(&server, "a1", &["--check", &check, "--ttl", "2s"]);
+    let check = format!("cmd:test -e {} || {{ echo no disk; exit 3; }}@3s", up.display());
+    let _a1 = agent(&server, "a1", &["--check", &check, "--ttl", "6s"]);
     let mut view = client.discover(SERVICE).all().view().await.unwrap();
     let passing = |view: &View| health(view, "a1") == Some(v1::Health::Passing);
     until(&mut view, "the first run", passing).await;
@@ -210,7 +209,7 @@ fn an_agent_is_told_that_the_server_makes_no_checks() {
 async fn orders_are_followed_and_an_agent_that_was_taken_out_does_not_come_back() {
     let (_directory, server) = house();
     let client = server.client().await;
-    let mut a1 = agent(&server, "a1", &["--ttl", "2s"]);
+    let mut a1 = agent(&server, "a1", &["--ttl", "6s"]);
     let tenure = |args: &[&str]| {
         let output = server.tenure(args);
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -292,6 +291,42 @@ async fn a_file_follows_the_set_and_keeps_the_last_good_one() {
         fs::read_dir(directory.path()).unwrap().filter(|entry| is_new(entry.as_ref().unwrap().path())).count(),
         0
     );
+}
+
+/// Who is heard of last would get everything otherwise, while all of them live.
+#[tokio::test]
+async fn a_file_keeps_everybody_while_no_server_is_heard() {
+    let (directory, server) = house();
+    let _agents = [agent(&server, "a1", &["--ttl", "5s"]), agent(&server, "a2", &["--ttl", "10m"])];
+    let file = directory.path().join("backend.cfg");
+    let keeper =
+        Agent::start(&server.addr, &["discover", SERVICE, "-o", "name", "--watch", "-f", file.to_str().unwrap()]);
+    let both = "agents/planner/a1\nagents/planner/a2\n";
+    keeper.until(file.to_str().unwrap(), |text| text == both);
+    server.signal("STOP");
+    keeper.until("stderr", |said| said.contains("no server is heard: the file keeps the 2 instances"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), both);
+    server.signal("CONT");
+    keeper.until("stderr", |said| said.contains("a server is heard again"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), both);
+}
+
+#[tokio::test]
+async fn an_agent_that_stood_still_for_longer_than_its_ttl_is_registered_again() {
+    let (_directory, server) = house();
+    let client = server.client().await;
+    let a1 = agent(&server, "a1", &["--ttl", "5s", "--cap", "gpu"]);
+    let mut view = client.discover(SERVICE).view().await.unwrap();
+    until(&mut view, "the agent", |view| view.instances().len() == 1).await;
+    a1.signal("STOP");
+    until(&mut view, "its end", |view| view.told().is_empty()).await;
+    a1.signal("CONT");
+    until(&mut view, "its return", |view| !view.instances().is_empty()).await;
+    let back = view.instances().remove(0).instance;
+    assert_eq!((back.id.as_str(), back.epoch), ("a1", 2));
+    assert_eq!(back.details.as_ref().unwrap().capabilities, ["gpu"]);
+    a1.until("stderr", |said| said.contains("registered again, in epoch 2"));
+    assert_eq!(story(&client, "a1").await, ["registered", "deregistered expired", "registered"]);
 }
 
 fn is_new(path: impl AsRef<Path>) -> bool {

@@ -1,11 +1,9 @@
 //! Agents that come and go, from Rust: a guard that comes back by itself, and a view that forgets in time.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::{Server, soon};
 use std::time::Duration;
-use support::cluster::Cluster;
-use support::{Server, soon};
 use tempfile::TempDir;
 use tenure::clock::Clock;
 use tenure::registry::{Change, Changes, RegisterAsk, View, pushed};
@@ -13,7 +11,7 @@ use tenure::v1::Health;
 use tenure::{Client, Code, Loss, v1};
 
 const SERVICE: &str = "agents/planner";
-const TTL: Duration = Duration::from_millis(1_500);
+const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
 
 async fn house() -> (TempDir, Server, Client) {
@@ -89,7 +87,7 @@ async fn an_instance_says_what_it_is_and_how_it_is() {
 #[tokio::test]
 async fn a_view_is_not_disturbed_while_an_instance_is_heard_of() {
     let (_directory, _server, client) = house().await;
-    let _listed = ask(&client, "a1").ttl(Duration::from_secs(3)).begin().await.unwrap();
+    let _listed = ask(&client, "a1").ttl(Duration::from_secs(5)).begin().await.unwrap();
     let mut view = client.discover(SERVICE).view().await.unwrap();
     until(&mut view, "the instance", |view| ids(view) == ["a1"]).await;
     let changed = tokio::time::timeout(Duration::from_secs(15), view.changed()).await;
@@ -118,7 +116,7 @@ async fn a_guard_that_is_dropped_takes_its_instance_out_and_never_waits() {
 }
 
 #[tokio::test]
-async fn after_a_long_outage_it_is_listed_again_by_itself_with_what_it_said_last() {
+async fn after_a_long_outage_of_the_server_it_goes_on_as_if_nothing_had_been() {
     let (directory, server, client) = house().await;
     let addr = server.addr.trim_start_matches("http://").to_owned();
     let listed = ask(&client, "a1").ttl(TTL).check(pushed("model")).begin().await.unwrap();
@@ -130,23 +128,45 @@ async fn after_a_long_outage_it_is_listed_again_by_itself_with_what_it_said_last
     change(&mut changes, "jeopardy", |change| *change == Change::Jeopardy).await;
     change(&mut changes, "the loss", |change| matches!(change, Change::Lost(Loss::Unanswered))).await;
     assert_eq!(listed.remaining(), Duration::ZERO);
+    // Nobody hears this now; it is told again later.
+    assert!(listed.status("model", Health::Critical, "no memory").await.is_err());
     let server = Server::start_at(directory.path(), &addr);
-    let again = change(&mut changes, "the return", |change| matches!(change, Change::Again { .. })).await;
-    assert!(matches!(again, Change::Again { epoch: 2.., .. }), "{again:?}");
-    assert!(listed.lease() != lease && listed.epoch() >= 2);
+    let back = change(&mut changes, "the return", |change| matches!(change, Change::Held | Change::Again { .. })).await;
+    assert_eq!(back, Change::Held, "the server has not counted while it was away, so the lease lives");
+    assert_eq!((listed.lease(), listed.epoch()), (lease, 1));
+    assert!(!listed.remaining().is_zero());
     let client = server.client().await;
-    let living = shown(&client, "a1").await.living.unwrap();
-    assert_eq!((living.lease, living.epoch), (listed.lease(), listed.epoch()));
-    assert_eq!((living.findings[0].health(), living.findings[0].note.as_str()), (Health::Degraded, "slow"));
+    let shown_now = shown(&client, "a1").await;
+    let living = shown_now.living.unwrap();
+    assert_eq!((living.lease, living.epoch, shown_now.penalty), (lease, 1, 0), "nobody was moved, and nobody flaps");
+    assert_eq!((living.findings[0].health(), living.findings[0].note.as_str()), (Health::Critical, "no memory"));
     assert_eq!(living.draining.unwrap().reason, "upgrade");
-    // It is kept, too: the new lease is renewed.
+    // It is kept, too: its lease is renewed again.
     let clock = Clock::system();
     clock.until(listed.safe_until() + TTL).await;
-    assert_eq!(shown(&client, "a1").await.living.unwrap().lease, living.lease);
-    // Whoever begins anew without a count of its own goes on from there.
+    assert_eq!(shown(&client, "a1").await.living.unwrap().lease, lease);
     listed.deregister().await.unwrap();
-    let next = ask(&client, "a1").begin().await.unwrap();
-    assert!(next.epoch() >= 2);
+    assert!(shown(&client, "a1").await.living.is_none());
+}
+
+#[tokio::test]
+async fn an_instance_that_was_taken_out_while_it_heard_nobody_does_not_come_back() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    // Long enough for the server to be started twice before it ends by itself.
+    let listed = ask(&client, "a1").ttl(2 * TTL).begin().await.unwrap();
+    let mut changes = listed.changes();
+    server.kill9();
+    change(&mut changes, "the loss", |change| matches!(change, Change::Lost(_))).await;
+    // Where the agent does not look for it.
+    let server = Server::start(directory.path());
+    let force = ["deregister", "agents/planner/a1", "--force", "--reason", "test"];
+    assert!(server.tenure(&force).status.success());
+    server.kill9();
+    let server = Server::start_at(directory.path(), &addr);
+    let over = soon("its end", listed.over()).await;
+    assert!(matches!(&over, Loss::Ended(end) if end.how == "revoked"), "{over:?}");
+    assert!(shown(&server.client().await, "a1").await.living.is_none());
 }
 
 #[tokio::test]

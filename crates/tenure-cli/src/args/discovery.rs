@@ -118,7 +118,8 @@ pub(crate) struct Deregister {
     /// The instance, as `discover` prints it.
     #[arg(value_name = "SERVICE/ID")]
     pub(crate) instance: String,
-    /// Somebody else than the instance decides so: then it was revoked, and does not come back by itself.
+    /// Somebody else than the instance decides so: then it was revoked, and `tenure register` does not bring it back. An agent
+    /// of another kind may register again; `tenure service drain` keeps work from it.
     #[arg(long)]
     pub(crate) force: bool,
     /// Why, for the history.

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::page::{List, Page};
 use crate::print::{self, Draw};
 use crate::screen::Screen;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,9 @@ pub(crate) async fn discover(caller: &Caller, args: Discover, form: Form) -> Res
     let what = format!("cannot discover {}", args.service);
     let client = caller.connect(&what).await?;
     let discovery = asked(&client, &args);
-    let mut keeper = Keeper { args, form, output: caller.output, clock: Clock::system(), last: None };
+    let services = BTreeSet::from_iter((!args.service.ends_with('/')).then(|| args.service.clone()));
+    let clock = Clock::system();
+    let mut keeper = Keeper { args, form, output: caller.output, clock, services, last: None, is_alone: false };
     if !keeper.args.watch {
         let found = discovery.list().await.map_err(|error| Failure::of(&what, &error))?;
         return match keeper.tell(&found).await {
@@ -59,19 +62,40 @@ struct Keeper {
     form: Form,
     output: Output,
     clock: Clock,
+    /// The services that are told, also if nobody is there: the one that was asked for, or those that were seen.
+    services: BTreeSet<String>,
     /// What was written last.
     last: Option<String>,
+    /// It was said that no server is heard.
+    is_alone: bool,
 }
 
 impl Keeper {
     /// Tells every change. What fails is said, and tried again at the next change.
     async fn keep(&mut self, mut view: registry::View) -> std::convert::Infallible {
         loop {
-            if let Err(failure) = self.tell(&view.instances()).await {
+            // While no server is heard nobody knows who is there: a file keeps them all, rather than the one that was heard
+            // of last, who would get everything.
+            let found = if self.args.file.is_some() { view.told() } else { view.instances() };
+            self.say_alone(found.len(), view.instances().len());
+            if let Err(failure) = self.tell(&found).await {
                 print::say(&failure.first_line());
             }
             view.changed().await;
             tokio::time::sleep(TOGETHER).await;
+        }
+    }
+
+    /// Says once that no server is heard, and that one is.
+    fn say_alone(&mut self, told: usize, valid: usize) {
+        let was_alone = std::mem::replace(&mut self.is_alone, valid < told);
+        match (was_alone, self.is_alone) {
+            (false, true) => {
+                let kept = print::count(told as u64, "instance that was there last", "instances that were there last");
+                print::say(&format!("no server is heard: the file keeps the {kept}"));
+            }
+            (true, false) => print::say("a server is heard again"),
+            _ => {}
         }
     }
 
@@ -81,6 +105,7 @@ impl Keeper {
         let rows: Vec<Instance> =
             found.iter().map(|found| Instance::new(&found.instance, valid_for_ms(found))).collect();
         let is_empty = rows.is_empty();
+        self.services.extend(rows.iter().map(|row| row.service.clone()));
         let Some(file) = self.args.file.clone() else {
             self.print(rows);
             return Ok(());
@@ -105,7 +130,7 @@ impl Keeper {
     fn print(&self, rows: Vec<Instance>) {
         match self.form.output() {
             Some(_) => print::draw(self.output, &List(rows)),
-            None => print::text(&feed::text(self.form, &self.args.service, &rows)),
+            None => print::text(&feed::text(self.form, &self.services, &rows)),
         }
     }
 
@@ -120,7 +145,7 @@ impl Keeper {
                 List(rows).draw(&mut page);
                 page.all()
             }
-            form => feed::text(form, &self.args.service, &rows),
+            form => feed::text(form, &self.services, &rows),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::instances::Instance;
 use crate::args::Form;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use tenure_core::Endpoint;
 
@@ -26,13 +26,10 @@ impl Target<'_> {
     }
 }
 
-/// Those that work can be sent to, by service.
-fn targets<'a>(service: &str, instances: &'a [Instance]) -> BTreeMap<String, Vec<Target<'a>>> {
-    let mut all: BTreeMap<String, Vec<Target<'a>>> = BTreeMap::new();
-    if !service.ends_with('/') {
-        // One that was asked for by its name is told, even if nobody is there.
-        all.insert(service.into(), Vec::new());
-    }
+/// Those that work can be sent to, by service. These services are told even if nobody is there: who refers to them by name
+/// would not start without them.
+fn targets<'a>(services: &BTreeSet<String>, instances: &'a [Instance]) -> BTreeMap<String, Vec<Target<'a>>> {
+    let mut all: BTreeMap<String, Vec<Target<'a>>> = services.iter().map(|name| (name.clone(), Vec::new())).collect();
     for instance in instances.iter().filter(|one| one.routed && one.weight > 0) {
         let endpoint = instance.endpoints.first().and_then(|text| Endpoint::parse(text).ok());
         let Some(endpoint) = endpoint else { continue };
@@ -48,8 +45,8 @@ fn targets<'a>(service: &str, instances: &'a [Instance]) -> BTreeMap<String, Vec
 }
 
 /// All of it as text, with its own ends of lines.
-pub(super) fn text(form: Form, service: &str, instances: &[Instance]) -> String {
-    let targets = targets(service, instances);
+pub(super) fn text(form: Form, services: &BTreeSet<String>, instances: &[Instance]) -> String {
+    let targets = targets(services, instances);
     let write = match form {
         Form::Env => env,
         Form::Hosts => hosts,
@@ -139,41 +136,47 @@ mod tests {
         ]
     }
 
+    /// What is told of the services that were seen: all of them by name.
+    fn fed(form: Form, service: &str, instances: &[Instance]) -> String {
+        let asked = BTreeSet::from_iter((!service.ends_with('/')).then(|| service.to_owned()));
+        text(form, &asked, instances)
+    }
+
     #[test]
     fn a_shell_can_read_it() {
         let told = "AGENTS_PLANNER_COUNT=3\nAGENTS_PLANNER_IDS='a1 a2 a3'\n\
             AGENTS_PLANNER_ENDPOINTS='http://10.0.0.7:8080 http://[fd00::7]:8080 http://box.lan:8080'\n\
             AGENTS_PLANNER_ADDRESSES='10.0.0.7:8080 [fd00::7]:8080 box.lan:8080'\n";
-        assert_eq!(text(Form::Env, "agents/planner", &fleet()), told);
-        assert!(text(Form::Env, "7/a", &[]).starts_with("_7_A_COUNT=0\n_7_A_IDS=''\n"));
+        assert_eq!(fed(Form::Env, "agents/planner", &fleet()), told);
+        assert!(fed(Form::Env, "7/a", &[]).starts_with("_7_A_COUNT=0\n_7_A_IDS=''\n"));
     }
 
     #[test]
     fn hosts_have_addresses_alone() {
         let told = "10.0.0.7\ta1.agents-planner agents-planner\nfd00::7\ta2.agents-planner agents-planner\n\
             # a3.agents-planner is at the name box.lan\n";
-        assert_eq!(text(Form::Hosts, "agents/planner", &fleet()), told);
+        assert_eq!(fed(Form::Hosts, "agents/planner", &fleet()), told);
     }
 
     #[test]
     fn nginx_prefers_those_that_are_well_and_takes_nobody_too() {
         let told = "upstream agents_planner {\n    server 10.0.0.7:8080 weight=1; # a1\n    \
             server [fd00::7]:8080 weight=3; # a2\n    server box.lan:8080 weight=1 backup; # a3\n}\n";
-        assert_eq!(text(Form::Nginx, "agents/planner", &fleet()), told);
+        assert_eq!(fed(Form::Nginx, "agents/planner", &fleet()), told);
         let degraded = [instance("a", "http://10.0.0.7:1", 1, v1::Health::Degraded)];
-        assert!(!text(Form::Nginx, "agents/planner", &degraded).contains("backup"), "there is nobody to prefer");
-        assert!(text(Form::Nginx, "agents/planner", &[]).contains(" down;"));
+        assert!(!fed(Form::Nginx, "agents/planner", &degraded).contains("backup"), "there is nobody to prefer");
+        assert!(fed(Form::Nginx, "agents/planner", &[]).contains(" down;"));
     }
 
     #[test]
     fn haproxy_has_weights_that_it_takes() {
         let told = "backend agents_planner\n    server a1 10.0.0.7:8080 weight 1\n    \
             server a2 [fd00::7]:8080 weight 3\n    server a3 box.lan:8080 weight 1 backup\n";
-        assert_eq!(text(Form::Haproxy, "agents/planner", &fleet()), told);
+        assert_eq!(fed(Form::Haproxy, "agents/planner", &fleet()), told);
         let passing = v1::Health::Passing;
         let heavy =
             [instance("a", "http://10.0.0.7:1", 65_535, passing), instance("b", "http://10.0.0.8:1", 1, passing)];
-        let told = text(Form::Haproxy, "agents/planner", &heavy);
+        let told = fed(Form::Haproxy, "agents/planner", &heavy);
         assert!(told.contains("a 10.0.0.7:1 weight 256\n") && told.contains("b 10.0.0.8:1 weight 1\n"), "{told}");
     }
 
@@ -181,8 +184,14 @@ mod tests {
     fn several_services_are_told_one_by_one() {
         let mut other = fleet().remove(0);
         other.service = "agents/critic".into();
-        let told = text(Form::Haproxy, "agents/", &[fleet().remove(0), other]);
+        let told = fed(Form::Haproxy, "agents/", &[fleet().remove(0), other]);
         assert_eq!(told.matches("backend ").count(), 2, "{told}");
-        assert_eq!(text(Form::Haproxy, "agents/", &[]), "");
+        assert_eq!(fed(Form::Haproxy, "agents/", &[]), "");
+        let seen = ["agents/critic", "agents/planner"].map(String::from).into();
+        let told = text(Form::Nginx, &seen, &[fleet().remove(0)]);
+        assert!(
+            told.starts_with("upstream agents_critic {\n    server 127.0.0.1:1 down;"),
+            "who was there stays: {told}"
+        );
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn register(caller: &Caller, args: Register) -> Result<ExitCode
     let stay = async {
         match program {
             Some(program) => with_command(&listed, program, signals, args.drain_for.unwrap_or_default()).await,
-            None => alone(&what, &listed, signals, args.drain_for.unwrap_or(DRAIN_FOR)).await,
+            None => alone(&listed, signals, args.drain_for.unwrap_or(DRAIN_FOR)).await,
         }
     };
     let ended = tokio::select! {
@@ -113,11 +113,9 @@ async fn mind(listed: &Registration, locals: &[Local]) -> Infallible {
 
 /// Says why checks of the server say nothing, as when it may not make them: nobody should wait for work that never comes.
 async fn tell_unprobed(client: &Client, listed: &Registration, wanted: &[CheckWanted]) -> Infallible {
-    let (mut told, probed) = (BTreeSet::new(), wanted.iter().filter(|check| check.is_of_the_server()).count());
-    for _ in 0..UNPROBED_LOOKS {
-        if probed == 0 {
-            break;
-        }
+    let mut told = BTreeSet::new();
+    let looks = if wanted.iter().any(CheckWanted::is_of_the_server) { UNPROBED_LOOKS } else { 0 };
+    for _ in 0..looks {
         tokio::time::sleep(UNPROBED_PAUSE).await;
         let request = v1::ShowInstanceRequest { service: listed.service(), id: listed.id(), stale: true };
         // Whether the server answers is told by others.
@@ -134,8 +132,10 @@ async fn tell_unprobed(client: &Client, listed: &Registration, wanted: &[CheckWa
 fn say(change: &Change) {
     match change {
         Change::Jeopardy => print::say("the server does not answer; it is still registered"),
-        Change::Held => print::say("the server answers again"),
-        Change::Lost(loss) => print::say(&format!("no longer registered: {loss}; it registers again")),
+        Change::Held => print::say("the server answers again; it is registered"),
+        Change::Lost(loss) => {
+            print::say(&format!("perhaps no longer registered: {loss}; it goes on as soon as a server answers"))
+        }
         Change::Again { epoch, .. } => print::say(&format!("registered again, in epoch {epoch}")),
         // What it comes to is told by whoever waits for it.
         Change::Over(_) | Change::Missed(_) => {}
@@ -143,15 +143,10 @@ fn say(change: &Change) {
 }
 
 /// Until a signal comes: it drains, and then it is over.
-async fn alone(
-    what: &str,
-    listed: &Registration,
-    mut signals: Signals,
-    drain_for: Duration,
-) -> Result<ExitCode, Failure> {
+async fn alone(listed: &Registration, mut signals: Signals, drain_for: Duration) -> Result<ExitCode, Failure> {
     tokio::select! {
         _ = signals.given_up() => {}
-        loss = listed.over() => return Err(over(what, &loss)),
+        loss = listed.over() => return Err(over(listed, &loss)),
     }
     drain(listed, "it stops").await;
     tokio::select! {
@@ -161,9 +156,13 @@ async fn alone(
     Ok(ExitCode::SUCCESS)
 }
 
-fn over(what: &str, loss: &Loss) -> Failure {
-    let what = what.replace("cannot register", "no longer registered:");
-    Failure::lost(&what, &loss.to_string(), "Ask `tenure why SERVICE/ID`, and register again when it may.")
+fn over(listed: &Registration, loss: &Loss) -> Failure {
+    let name = format!("{}/{}", listed.service(), listed.id());
+    Failure::lost(
+        &format!("no longer registered: {name}"),
+        &loss.to_string(),
+        &format!("Ask `tenure why {name}`, and register again when it may."),
+    )
 }
 
 /// While a command runs. It is drained before the command is asked to stop, and nothing is done to the command when it is no

@@ -55,7 +55,7 @@ fn not_found(name: &OsStr, there: Option<&PathBuf>) -> Failure {
             Failure::cannot_execute(&what, &why, &format!("Allow it with `chmod +x {}`.", path.display()))
         }
         None => {
-            let next = "Look for a typo; a shell's own commands need a shell: tenure run NAME -- sh -c '...'";
+            let next = "Look for a typo; a shell's own commands need a shell: -- sh -c '...'";
             Failure::command_not_found(&what, "there is no such program; nothing was changed", next)
         }
     }

@@ -11,11 +11,12 @@ pub(super) struct Score {
 }
 
 impl Score {
-    /// Counts a success, and says how well the instance is by it.
+    /// Counts a success, and says how well the instance is by it. The first thing that is known of it decides at once: it has
+    /// not failed before.
     pub(super) fn succeeded(&mut self, is: Health, probe: &Probe) -> Health {
         self.failures = 0;
         self.successes = self.successes.saturating_add(1);
-        if self.successes >= probe.successes { Health::Passing } else { is }
+        if self.successes >= probe.successes || is == Health::Unknown { Health::Passing } else { is }
     }
 
     /// Counts a failure, and says how well the instance is by it. No failure makes it better: one that nobody knows anything
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn successes_in_a_row_make_it_passing() {
         assert_eq!(row(Health::Critical, &probe(1, 2, 3), "++++"), "ccpp");
-        assert_eq!(row(Health::Unknown, &probe(1, 2, 2), "++"), "up");
+        assert_eq!(row(Health::Unknown, &probe(1, 3, 2), "-+"), "up", "whom nobody knows anything of needs one");
         assert_eq!(row(Health::Degraded, &probe(1, 3, 2), "++"), "dp");
     }
 

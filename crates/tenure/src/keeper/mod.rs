@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Touch { lease: u64 },
     /// Give something back.
     LetGo { what: LetGo, fate: Arc<Fate>, reply: Option<oneshot::Sender<Result<(), Error>>> },
+    /// Keep a lease on that was given up: a renewal that was sent at that time was answered.
+    Keep { lease: u64, sent: BootTime, ttl: Duration, fate: Arc<Fate> },
     /// Renew a lease no longer, and do not give it back either.
     Leave { lease: u64 },
     /// Look after something that comes back by itself, on the keeper's thread.
@@ -212,6 +214,10 @@ impl Keeper {
             }
             Order::Touch { lease } => self.book.touch(lease, now),
             Order::LetGo { what, fate, reply } => self.let_go(what, &fate, reply, now),
+            Order::Keep { lease, sent, ttl, fate } => {
+                self.book.insert(lease, book::Entry::new(book::Answer { sent, ttl }, None));
+                self.book.stake(lease, book::Stake::new(Vec::new(), fate));
+            }
             Order::Leave { lease } => self.book.leave(lease),
             Order::Mind(minding) => drop(tokio::spawn(minding)),
             Order::Flush { until, reply } => self.flushes.push((until, reply)),

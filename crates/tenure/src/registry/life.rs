@@ -52,9 +52,10 @@ impl Said {
 pub enum Change {
     /// Renewals are failing; it is still listed.
     Jeopardy,
-    /// Renewals are answered again.
+    /// Renewals are answered again: it was listed all the time.
     Held,
-    /// It may not be listed any longer, and will be again as soon as the server answers.
+    /// It may not be listed any longer. As soon as a server answers it goes on as it was, if the server has kept it, or is
+    /// listed again.
     Lost(Loss),
     /// It is listed again, on a new lease and in a higher epoch.
     Again {
@@ -152,9 +153,10 @@ impl Shared {
 
 /// An instance that is listed while this guard lives. Dropping it takes it out soon; `deregister` takes it out now.
 ///
-/// If its lease is lost while the process lives on, because the server was away for too long, it is listed again by itself,
-/// with what it said last of itself, and in a higher epoch: [`Registration::changes`] tells. It does not come back after
-/// somebody took it out by order or took its place, nor after it was critical for too long.
+/// If its lease is lost while the process lives on, because no server was heard for too long, it goes on as soon as one
+/// answers: on the same lease if that was kept, as after a server that was away itself, else in a higher epoch, with what it
+/// said last of itself. [`Registration::changes`] tells. It does not come back after somebody took it out by order or took its
+/// place, nor after it was critical for too long.
 #[derive(Debug)]
 #[must_use = "the instance is taken out when this is dropped"]
 pub struct Registration {

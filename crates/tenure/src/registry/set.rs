@@ -135,7 +135,8 @@ impl Set {
             set.values().filter(|found| found.until > now).cloned().collect()
         };
         let is_last_good = keeps_last_good && self.known.is_empty();
-        Living { found: alive(if is_last_good { &self.last_good } else { &self.known }), is_last_good }
+        let found = alive(if is_last_good { &self.last_good } else { &self.known });
+        Living { found, is_last_good, told: self.known.values().cloned().collect() }
     }
 
     /// When the first of those ends that may be used now.
@@ -158,17 +159,24 @@ pub(super) struct Living {
     pub(super) found: Vec<Found>,
     /// The server says that there is none, and these are the last that were there.
     pub(super) is_last_good: bool,
+    /// All that was told, also those whose time is over.
+    pub(super) told: Vec<Found>,
 }
 
 impl Living {
     /// Whether nothing else is told by this one, however long each is valid.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.is_last_good == other.is_last_good
-            && self.found.len() == other.found.len()
-            && self.found.iter().zip(&other.found).all(|(one, other)| {
-                Arc::ptr_eq(&one.instance, &other.instance) || settled(&one.instance) == settled(&other.instance)
-            })
+            && are_alike(&self.found, &other.found)
+            && are_alike(&self.told, &other.told)
     }
+}
+
+fn are_alike(some: &[Found], others: &[Found]) -> bool {
+    let is_like = |(one, other): (&Found, &Found)| {
+        Arc::ptr_eq(&one.instance, &other.instance) || settled(&one.instance) == settled(&other.instance)
+    };
+    some.len() == others.len() && some.iter().zip(others).all(is_like)
 }
 
 /// The same without what counts by itself.

@@ -48,6 +48,12 @@ impl View {
         self.living.borrow().found.iter().filter(|found| found.until > now).cloned().collect()
     }
 
+    /// Those that a server told of last and did not take back since, also if their time is over because no server is heard:
+    /// for whoever would rather go on with what was there than stop. While a server is heard, they are those that may be used.
+    pub fn told(&self) -> Vec<Found> {
+        self.living.borrow().told.clone()
+    }
+
     /// Whether the server says that there is none, and what is seen here are the last that were there.
     pub fn is_last_good(&self) -> bool {
         self.living.borrow().is_last_good && !self.instances().is_empty()
