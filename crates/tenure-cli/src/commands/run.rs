@@ -67,8 +67,9 @@ async fn stay(what: &str, hold: &Hold, span: Duration) -> Result<(), Failure> {
     if span.is_zero() {
         return Ok(());
     }
-    print::say(&format!("done; holding on for {}, as --at-least says", print::span(span)));
+    // Whoever reads that it holds on may stop it at once.
     let stopped = stop_signal().map_err(|error| Failure::new(what, &error.to_string(), ""))?;
+    print::say(&format!("done; holding on for {}, as --at-least says", print::span(span)));
     let clock = Clock::system();
     tokio::select! {
         () = clock.until(clock.now() + span) => {}
