@@ -1,12 +1,10 @@
 //! Whatever comes in at the door: a clear refusal with a stable code, nothing changed, the server up.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::{Server, acquire, claim, grant, revoke};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use support::{Server, acquire, claim, grant, revoke};
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Error, v1};

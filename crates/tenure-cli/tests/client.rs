@@ -1,18 +1,17 @@
 //! The client crate against a real server: what is held is held, what is lost is known in time, what is let go is free.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::proxy::Proxy;
+use crate::support::{Server, soon};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use support::proxy::Proxy;
-use support::{Server, soon};
 use tenure::clock::Clock;
 use tenure::timing::safe_for;
 use tenure::{Client, Code, Error, Event, Hold, Loss, Standing, v1};
 
-const TTL: Duration = Duration::from_millis(1_500);
+const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(60);
 
 async fn house() -> (tempfile::TempDir, Server, Client) {
@@ -215,7 +214,6 @@ async fn a_server_that_falls_silent_is_left_for_the_next_one() {
     let asking = client.lease("log").ttl(Duration::from_secs(3)).wait_for_ever().tell_place(tell);
     let waiter = tokio::spawn(asking.acquire());
     soon("its place in line", place.wait_for(|place| *place == 1)).await.unwrap();
-    assert_eq!(second.connections(), 0);
     let before = hold.safe_until();
     first.mute();
     let clock = Clock::system();

@@ -6,14 +6,12 @@
     reason = "a test stops where it is surprised"
 )]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::load::{Load, all_there};
+use crate::support::{acquire, claim, resources, rounds, soon, text};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use support::cluster::Cluster;
-use support::load::{Load, all_there};
-use support::{acquire, claim, resources, rounds, soon, text};
 use tenure::{Client, v1};
 use tokio::task::JoinHandle;
 
@@ -159,12 +157,11 @@ fn keep_trying(client: Client, lease: u64, answers: Arc<AtomicU64>) -> JoinHandl
     tokio::spawn(async move {
         loop {
             let request = v1::RenewRequest { leases: vec![lease], ..Default::default() };
-            let patience = Duration::from_millis(200);
-            if let Ok(Ok(reply)) = tokio::time::timeout(patience, client.renew(request)).await {
+            if let Ok(Ok(reply)) = tokio::time::timeout(Duration::from_secs(1), client.renew(request)).await {
                 assert!(reply.failures.is_empty(), "a holder that kept trying lost its lease: {reply:?}");
                 answers.fetch_add(1, Ordering::SeqCst);
             }
-            tokio::time::sleep(patience).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
     })
 }
@@ -189,7 +186,7 @@ async fn a_quorum_that_was_away_for_three_ttls_costs_no_lease_of_whoever_kept_tr
     // Real time is the subject: the leader is there, and nobody hears it.
     tokio::time::sleep(3 * ttl).await;
     followers.iter().for_each(|node| cluster.go_on(*node));
-    for (holder, answers) in holders {
+    for (holder, answers) in &holders {
         let before = answers.load(Ordering::SeqCst);
         let answered = async {
             while answers.load(Ordering::SeqCst) < before + 2 {
@@ -198,10 +195,10 @@ async fn a_quorum_that_was_away_for_three_ttls_costs_no_lease_of_whoever_kept_tr
             }
         };
         soon("a renewal", answered).await;
-        holder.abort();
     }
     let held: Vec<u64> = resources(&cluster.client().await).await.iter().map(|it| it.lease).collect();
     assert_eq!(held, leases);
+    holders.iter().for_each(|(holder, _)| holder.abort());
     cluster.tell_faults();
 }
 

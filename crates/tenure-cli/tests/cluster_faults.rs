@@ -6,15 +6,13 @@
     reason = "a test stops where it is surprised, and real time is the subject"
 )]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::load::{Load, all_there};
+use crate::support::shim::{Shim, see_rate};
+use crate::support::{Server, acquire, binary, claim, resources, rounds, soon, text};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use support::cluster::Cluster;
-use support::load::{Load, all_there};
-use support::shim::{Shim, see_rate};
-use support::{Server, acquire, binary, claim, resources, rounds, soon, text};
 use tenure::clock::Clock;
 use tenure::timing::safe_for;
 use tenure::{Client, Hold, v1};
@@ -57,7 +55,7 @@ async fn one_at_a_time(rate: f64) {
     let mut cluster = with_rate(&shim, rate).await;
     let client = cluster.client().await;
     // Long enough for the margin of the clocks to be larger than what it takes to be told of a seat.
-    let (long, short) = (Duration::from_secs(10), Duration::from_secs(3));
+    let (long, short) = (Duration::from_secs(10), Duration::from_secs(7));
     let mut hold = client.lease("db").ttl(long).acquire().await.unwrap();
     for round in 0..rounds(1) {
         cluster.hand_to(ODD).await;

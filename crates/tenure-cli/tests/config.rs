@@ -1,12 +1,10 @@
 //! Settings as operators meet them: a file that can be written, shown and checked, and who wins when two say something.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::{Server, binary, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
-use support::{Server, binary, text};
 
 /// Types a command in a home of its own, so that no file of this machine is found.
 fn types(home: &Path, environment: &[(&str, &str)], args: &[&str]) -> Output {

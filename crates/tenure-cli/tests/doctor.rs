@@ -1,13 +1,11 @@
 //! The doctor against real servers: what is found, and what the exit code says.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::{Server, binary, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use support::{Server, binary, text};
 
 /// Verdict and finding of each check, and the exit code.
 fn doctor(addr: &str, directory: &Path) -> (BTreeMap<String, (String, String)>, i32) {

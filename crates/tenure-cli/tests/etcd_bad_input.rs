@@ -2,15 +2,13 @@
 //! real etcd is there, it is asked too, and what is expected is what it answers.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::etcd::{Peer, reference};
+use crate::support::http::Line;
+use crate::support::raw::{Call, Wire};
+use crate::support::{Server, soon};
 use prost::Message;
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use support::etcd::{Peer, reference};
-use support::http::Line;
-use support::raw::{Call, Wire};
-use support::{Server, soon};
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::kv_client::KvClient;
 use tenure_api::etcd::etcdserverpb::lease_client::LeaseClient;

@@ -3,11 +3,10 @@
 //! a real etcd, which tests the scripts.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::etcd::{Peer, fetched, tool};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::etcd::{Peer, fetched, tool};
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/etcd").join(name)

@@ -1,11 +1,9 @@
 //! The etcd dialect on three nodes: any of them is asked, watches and locks reach across them, and leases outlive a leader.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::soon;
 use std::time::Duration;
-use support::cluster::Cluster;
-use support::soon;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::kv_client::KvClient;
 use tenure_api::etcd::etcdserverpb::lease_client::LeaseClient;

@@ -12,16 +12,13 @@
 //! - a second answer for a watcher that compaction ended and its client cancels: it says nothing new.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod differential;
-mod support;
-
-use differential::brief::brief;
-use differential::draw::Draw;
-use differential::side::{Answer, Side};
-use differential::step::Step;
+use crate::differential::brief::brief;
+use crate::differential::draw::Draw;
+use crate::differential::side::{Answer, Side};
+use crate::differential::step::Step;
+use crate::support::etcd::{Peer, reference};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use support::etcd::{Peer, reference};
 
 const SEEDS: u64 = 5;
 const STEPS: usize = 1000;

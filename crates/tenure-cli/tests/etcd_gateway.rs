@@ -8,11 +8,9 @@
 //! - `error` beside the same words in `message`: etcd's own builds say both, Debian's says `message` alone.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::etcd::{Peer, reference};
+use crate::support::http::Line;
 use serde_json::{Map, Value};
-use support::etcd::{Peer, reference};
-use support::http::Line;
 
 /// How two answers must be alike.
 #[derive(Clone, Copy, Debug, PartialEq)]

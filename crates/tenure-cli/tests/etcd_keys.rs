@@ -2,15 +2,13 @@
 //! with users of the same kind, where there is one, refuses with the same codes and words.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::etcd::{Peer, reference, tool};
+use crate::support::http::Line;
+use crate::support::{Server, binary, soon, text};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use support::etcd::{Peer, reference, tool};
-use support::http::Line;
-use support::{Server, binary, soon, text};
 use tempfile::TempDir;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::auth_client::AuthClient;
@@ -211,7 +209,7 @@ fn etcdctl_shows_its_key_as_user_and_password() {
     let guarded = Guarded::tenure(&[]);
     let types = |user: Option<String>, args: &[&str]| {
         let mut command = Command::new(&etcdctl);
-        command.args(["--endpoints", &guarded.address]).args(args);
+        command.args(["--endpoints", &guarded.address, "--dial-timeout", "60s", "--command-timeout", "60s"]).args(args);
         if let Some(user) = user {
             command.args(["--user", &user]);
         }

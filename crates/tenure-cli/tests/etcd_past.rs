@@ -1,16 +1,14 @@
 //! The past of keys by the etcd dialect: what is forgotten by itself, what is told in pieces, and a backup of all of it as JSON.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::etcd::{Peer, reference};
+use crate::support::http::Line;
+use crate::support::{Server, binary, soon, text};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
-use support::etcd::{Peer, reference};
-use support::http::Line;
-use support::{Server, binary, soon, text};
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::kv_client::KvClient;
 use tenure_api::etcd::etcdserverpb::maintenance_client::MaintenanceClient;

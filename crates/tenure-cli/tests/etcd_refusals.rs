@@ -3,17 +3,15 @@
 //! distress: the desk's own tests have their words. `leader changed` is never said: whoever asks is passed on to the next leader.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::etcd::{Peer, reference};
+use crate::support::http::Line;
+use crate::support::raw::Wire;
+use crate::support::soon;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
 use serde_json::{Value, json};
-use support::cluster::Cluster;
-use support::etcd::{Peer, reference};
-use support::http::Line;
-use support::raw::Wire;
-use support::soon;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::request_op::Request as Op;
 use tenure_api::etcd::etcdserverpb::watch_client::WatchClient;

@@ -1,15 +1,13 @@
 //! The examples do what they say, against a real server.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::wrapped::until;
+use crate::support::{PATIENCE, Server, binary, text};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use support::wrapped::until;
-use support::{PATIENCE, Server, binary, text};
 
 /// Built beside the binary, by the same `cargo test`.
 fn example(name: &str) -> PathBuf {
@@ -78,15 +76,15 @@ fn another_one_leads_when_the_leader_dies() {
 #[test]
 fn a_session_ends_when_nobody_uses_it() {
     let (_directory, server) = server();
-    let mut session = start(&server, "session", &["2"]);
+    let mut session = start(&server, "session", &["5"]);
     let mut stdin = session.stdin.take().unwrap();
     // For twice its TTL: it lives because it is used. One that has ended hears nothing more.
-    for n in 1..=40 {
+    for n in 1..=100 {
         let _ = writeln!(stdin, "line {n}");
         std::thread::sleep(Duration::from_millis(100));
     }
     let said = text(&ends(session).stdout);
-    assert!(said.contains("used: line 40\n") && said.ends_with("the session is over: its time is over\n"), "{said}");
+    assert!(said.contains("used: line 100\n") && said.ends_with("the session is over: its time is over\n"), "{said}");
     drop(stdin);
     // Its holder knows the end a little before anybody else can see it.
     let keys = || text(&server.tenure(&["key", "ls", "-o", "name"]).stdout);

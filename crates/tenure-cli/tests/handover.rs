@@ -7,8 +7,7 @@
     reason = "a test stops where it is surprised"
 )]
 
-mod support;
-
+use crate::support::{PATIENCE, Running, Server, binary, rounds};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Running, Server, binary, rounds};
 
 /// Where the programs leave their stamps.
 const STAMPS: &str = "TENURE_TEST_STAMPS";

@@ -1,14 +1,12 @@
 //! The HTTP door as a client without gRPC meets it: every call, the long poll, the stream of events.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::http::{Line, ask, get, post, write};
+use crate::support::{PATIENCE, Server, have};
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
-use support::http::{Line, ask, get, post, write};
-use support::{PATIENCE, Server, have};
 
 fn start() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
@@ -222,11 +220,11 @@ fn a_long_poll_is_answered_when_the_claim_is_seated() {
 fn who_waits_over_http_is_kept_alive_beyond_its_ttl() {
     let (_directory, server) = start();
     post(&server, "/v1/acquire", &claim("a", "ann")).yes();
-    let body = json!({"resource": "a", "holder": "bob", "ttl_ms": 600, "wait": true});
+    let body = json!({"resource": "a", "holder": "bob", "ttl_ms": 2_000, "wait": true});
     let mut bob = stand_in_line(&server, &body);
     // Another lease of the same length that nobody renews shows that the time has come and gone, three times.
     for lease in ["c1", "c2", "c3"] {
-        post(&server, "/v1/leases", &json!({"holder": "clock", "ttl_ms": 600, "lease": lease})).yes();
+        post(&server, "/v1/leases", &json!({"holder": "clock", "ttl_ms": 2_000, "lease": lease})).yes();
         until("the lease runs out", || get(&server, &format!("/v1/leases/{lease}")).yes().get("ended").is_some());
     }
     post(&server, "/v1/release", &json!({"handle": "a@1"})).yes();
@@ -274,7 +272,7 @@ fn who_hangs_up_before_the_answer_leaves_nothing_in_line() {
 fn who_hangs_up_behind_unread_bytes_leaves_the_line() {
     let (_directory, server) = start();
     post(&server, "/v1/acquire", &claim("a", "ann")).yes();
-    let body = json!({"resource": "a", "holder": "bob", "ttl_ms": 600, "wait": true});
+    let body = json!({"resource": "a", "holder": "bob", "ttl_ms": 20_000, "wait": true});
     let mut bob = stand_in_line(&server, &body);
     bob.send(b"\r\nGET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
     drop(bob);

@@ -1,14 +1,13 @@
 //! Whatever comes in at the HTTP door: refused with a stable code and nothing changed, or bounded; and the server up.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::http::{Line, ask, get, post};
+use crate::support::{PATIENCE, Server};
 use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Instant;
-use support::http::{Line, ask, get, post};
-use support::{PATIENCE, Server};
 
 const JSON: &str = "content-type: application/json";
 

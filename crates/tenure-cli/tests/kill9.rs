@@ -2,12 +2,10 @@
 //! service time no deadline moves.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::{Server, acquire, claim, deadlines, resources, rounds};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use support::{Server, acquire, claim, deadlines, resources, rounds};
 use tenure::{Client, v1};
 
 /// What the clients were told, and what they asked without an answer.

@@ -2,15 +2,14 @@
 //! and nothing that is none of an operator's business.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::{PATIENCE, binary, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
-use support::{PATIENCE, binary, text};
 
 /// A server whose log is read line by line. Dropping it kills it.
 struct Logged {

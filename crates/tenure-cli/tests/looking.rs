@@ -1,14 +1,12 @@
 //! Looking at things: bars and colours on a terminal, and looking again when something changes.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::terminal::Terminal;
+use crate::support::{PATIENCE, Server, binary, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
-use support::terminal::Terminal;
-use support::{PATIENCE, Server, binary, text};
 
 /// The command line in a terminal, with a locale and colours.
 fn in_a_terminal(server: &Server, args: &[&str]) -> Command {

@@ -1,11 +1,9 @@
 //! Completions that bash takes, and manual pages that man takes without a word.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::{binary, have, text};
 use std::path::Path;
 use std::process::{Command, Output};
-use support::{binary, have, text};
 
 fn tenure(args: &[&str]) -> Output {
     let output = Command::new(binary()).args(args).output().unwrap();

@@ -6,14 +6,12 @@
     reason = "a test stops where it is surprised"
 )]
 
-mod support;
-
+use crate::support::cluster::Cluster;
+use crate::support::load::{Load, all_there};
+use crate::support::{PATIENCE, rounds, text};
 use std::collections::BTreeSet;
 use std::process::Output;
 use std::time::{Duration, Instant};
-use support::cluster::Cluster;
-use support::load::{Load, all_there};
-use support::{PATIENCE, rounds, text};
 
 /// A change that somebody types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

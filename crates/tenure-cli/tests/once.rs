@@ -1,12 +1,10 @@
 //! `tenure once` and `tenure elect` as they are typed.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::wrapped::until;
+use crate::support::{Running, Server, binary, text};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use support::wrapped::until;
-use support::{Running, Server, binary, text};
 
 fn server() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();

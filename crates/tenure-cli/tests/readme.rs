@@ -3,13 +3,11 @@
 //! and by nothing else.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::terminal::Terminal;
+use crate::support::{binary, have};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use support::terminal::Terminal;
-use support::{binary, have};
 
 const README: &str = include_str!("../../../README.md");
 

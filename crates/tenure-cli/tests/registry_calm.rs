@@ -7,15 +7,13 @@
     reason = "a test stops where it is surprised, says what it saw, and gives up after a while"
 )]
 
-mod support;
-
+use crate::support::{PATIENCE, Server, text};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Server, text};
 use tempfile::TempDir;
 use tenure::{Client, v1};
 
-const TTL_MS: u64 = 3_000;
+const TTL_MS: u64 = 5_000;
 
 async fn house() -> (TempDir, Server, Client) {
     let directory = tempfile::tempdir().unwrap();
@@ -94,7 +92,7 @@ async fn service_time(client: &Client) -> u64 {
     client.status(v1::StatusRequest {}).await.unwrap().now_ms
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn ninety_of_a_hundred_are_kept_as_suspects_and_let_go_in_time_and_five_of_a_hundred_end_at_once() {
     let (_directory, server, client) = house().await;
     let (many, few) = ("agents/many", "agents/few");

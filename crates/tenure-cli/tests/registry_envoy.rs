@@ -7,15 +7,14 @@
     reason = "a test stops where it is surprised, and measures how long it waits"
 )]
 
-mod support;
-
+use crate::support;
+use crate::support::{PATIENCE, Server};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Server};
 use tenure::{Client, v1};
 
 const SERVICE: &str = "agents/planner";

@@ -7,8 +7,8 @@
     reason = "a test stops where it is surprised, says what it skips, and pauses between two looks"
 )]
 
-mod support;
-
+use crate::support::agents::Agent;
+use crate::support::{PATIENCE, Running, Server, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,8 +17,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::agents::Agent;
-use support::{PATIENCE, Running, Server, text};
 
 const SERVICE: &str = "agents/planner";
 
@@ -117,7 +115,7 @@ fn is_gone(pid: &str) -> bool {
 }
 
 fn register(server: &Server, id: &str, backend: &Backend) -> Agent {
-    let args = ["register", SERVICE, "--id", id, "--endpoint", &backend.url, "--ttl", "2s"];
+    let args = ["register", SERVICE, "--id", id, "--endpoint", &backend.url, "--ttl", "5s"];
     let agent = Agent::start(&server.addr, &args);
     agent.until("stdout", |said| said.contains(id));
     agent

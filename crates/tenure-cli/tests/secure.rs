@@ -2,14 +2,13 @@
 //! be some. Everything is refused in one clear sentence, and no secret is ever repeated.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support;
+use crate::support::{Server, acquire, binary, claim, have, text};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use support::{Server, acquire, binary, claim, have, text};
 use tenure::{Client, Code, Error};
 use tonic::transport::Channel;
 use tonic_health::pb::health_client::HealthClient;
@@ -251,7 +250,7 @@ fn every_command_needs_a_key_and_writing_needs_one_that_may() {
 
 #[test]
 fn over_http_it_is_the_same_and_probes_are_open() {
-    use support::http::ask;
+    use crate::support::http::ask;
     let place = Place::new();
     let (full, read) = place.keys();
     let server = place.serve_plain(&["--api-keys", &place.file("keys")]);

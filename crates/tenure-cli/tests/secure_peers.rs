@@ -1,15 +1,13 @@
 //! Peers over TLS: three nodes that prove themselves to each other are a cluster; one that cannot is never part of it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::wrapped::until;
+use crate::support::{Running, binary, text};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
-use support::wrapped::until;
-use support::{Running, binary, text};
 
 /// A node that may still wait for its peers. Dropping it kills it.
 struct Node {

@@ -7,14 +7,13 @@
     reason = "a test stops where it is surprised, and real time is the subject"
 )]
 
-mod support;
-
+use crate::support;
+use crate::support::{Server, acquire, claim, have, renew};
 use std::time::{Duration, Instant};
-use support::{Server, acquire, claim, have, renew};
 use tenure::{Client, v1};
 use tokio::task::JoinHandle;
 
-const TTL_MS: i64 = 2_000;
+const TTL_MS: i64 = 4_000;
 
 /// A holder that tries to renew every fifth of its TTL, whatever happens, and tells how its last answered try went.
 fn keep_trying(client: Client, lease: u64) -> JoinHandle<()> {

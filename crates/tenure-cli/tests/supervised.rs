@@ -5,12 +5,10 @@
     reason = "a test stops where it is surprised, and says what it skips"
 )]
 
-mod support;
-
+use crate::support::{PATIENCE, binary, text};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{PATIENCE, binary, text};
 
 /// A server that tells a socket how it is. Dropping it kills it.
 struct Supervised {

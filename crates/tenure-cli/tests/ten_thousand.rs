@@ -5,10 +5,8 @@
     reason = "a test stops where it is surprised, and says how long it took"
 )]
 
-mod support;
-
+use crate::support::{Server, claim, soon, text};
 use std::time::Instant;
-use support::{Server, claim, soon, text};
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, v1};

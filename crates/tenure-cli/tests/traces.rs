@@ -2,8 +2,8 @@
 //! becomes of them.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::http::Line;
+use crate::support::{PATIENCE, Server, acquire, claim, soon};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -13,8 +13,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use support::http::Line;
-use support::{PATIENCE, Server, acquire, claim, soon};
 use tenure::v1::request::Body as Ask;
 use tenure::v1::tenure_client::TenureClient;
 use tenure::{Client, v1};

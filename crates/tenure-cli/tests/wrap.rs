@@ -1,13 +1,11 @@
 //! `tenure run` in good times: signals, exit codes, what the command finds, what it leaves behind, and the terminal.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::terminal::Terminal;
+use crate::support::wrapped::{Wrapped, living, until};
+use crate::support::{Server, binary, text};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
-use support::terminal::Terminal;
-use support::wrapped::{Wrapped, living, until};
-use support::{Server, binary, text};
 
 fn start() -> (tempfile::TempDir, Server) {
     let directory = tempfile::tempdir().unwrap();
@@ -113,6 +111,7 @@ fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
     waiting("1");
     let mut patient = Wrapped::start(&server, &["db", "-w", "10m"], "exit 3");
     waiting("2");
+    given_up.until("words", |words| words.contains("place 1"));
     given_up.signal("TERM");
     let (code, words) = given_up.ends();
     assert!(code == Some(143) && words.contains("waiting, place 1 in line"), "{code:?} {words}");
@@ -125,7 +124,7 @@ fn who_waits_runs_when_it_is_its_turn_and_leaves_the_line_when_it_is_stopped() {
 fn who_gives_up_while_the_server_is_away_does_not_say_that_nothing_was_changed() {
     let (_directory, server) = start();
     assert!(server.tenure(&["acquire", "db", "--ttl", "10m", "--holder", "bob"]).status.success());
-    for wait in ["1s", "10m"] {
+    for wait in ["5s", "10m"] {
         let mut waiting = Wrapped::start(&server, &["db", "-w", wait], "true");
         waiting.until("words", |words| words.contains("place"));
         server.signal("STOP");
@@ -217,7 +216,7 @@ fn a_server_that_is_not_there_or_is_none_costs_one_clear_message() {
 fn what_the_command_leaves_behind_ends_before_the_lease_is_given_back() {
     let (_directory, server) = start();
     let script = r#"
-        (trap '' TERM; note up x; exec sleep 1000) &
+        (trap '' TERM; echo x > "$OUT/up"; exec sleep 1000) &
         until_there up; until_there end; exit 5
     "#;
     let mut wrapped = Wrapped::start(&server, &["db", "--stop-timeout", "400ms"], script);

@@ -3,7 +3,7 @@
 # first answer that is not the expected one.
 set -eu -o pipefail
 etcdctl=$1
-export ETCDCTL_ENDPOINTS=$2 ETCDCTL_API=3
+export ETCDCTL_ENDPOINTS=$2 ETCDCTL_API=3 ETCDCTL_DIAL_TIMEOUT=60s ETCDCTL_COMMAND_TIMEOUT=60s
 scratch=$(mktemp -d)
 trap '{ kill $(jobs -p) || true; } 2>/dev/null; rm -rf "$scratch"' EXIT
 

@@ -66,7 +66,7 @@ async fn press(addrs: String, stop: Arc<AtomicBool>, next: Arc<AtomicU64>, ackno
         let number = next.fetch_add(1, Ordering::SeqCst);
         let (name, lease) = (format!("load/{number:06}"), 1_000_000 + number);
         let asked = acquire(client.as_ref().unwrap(), claim(&name, lease, "load", 600_000));
-        match tokio::time::timeout(Duration::from_secs(3), asked).await {
+        match tokio::time::timeout(Duration::from_secs(10), asked).await {
             Ok(Ok(fence)) => drop(acknowledged.lock().await.insert(name, (lease, fence))),
             // Whether it was done is not known, so nothing is said of it.
             Ok(Err(_)) | Err(_) => client = None,

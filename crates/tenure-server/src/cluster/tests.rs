@@ -59,7 +59,7 @@ pub(crate) async fn open(room: &Room, node: u64, disk: &MemoryDisk) -> Node {
             node: Some(node),
             peer_addr: format!("n{node}"),
             begin: Begin::With(peers),
-            election_timeout: Duration::from_millis(300),
+            election_timeout: Duration::from_secs(2),
             ..Place::default()
         },
     };

@@ -61,12 +61,18 @@ fn span(ms: u64) -> Span {
     Span::at_most(ms, u64::MAX).unwrap()
 }
 
-/// Once a second, and one result is enough.
+/// The shortest interval of a check, and its timeout: for targets that are probed again and again.
+const QUICK: u64 = 1_000;
+
+/// For targets that answer: also on a machine that stands still for a while.
+const PATIENT: u64 = 10_000;
+
+/// One result is enough.
 fn check(ask: Ask, timeout_ms: u64) -> Check {
     let probe = Probe {
         endpoint: 0,
         ask,
-        interval: span(timeout_ms.max(1_000)),
+        interval: span(timeout_ms.max(QUICK)),
         timeout: span(timeout_ms),
         degraded_after: 1,
         failures: 1,
@@ -173,10 +179,10 @@ async fn well_and_ill_targets_are_told_apart() {
     let well = Target::answering(OK).await;
     let ill = Target::answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").await;
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    register(&node, "well", &well.url(), check(http("/healthz"), 500)).await;
-    register(&node, "ill", &ill.url(), check(http("/"), 500)).await;
-    register(&node, "open", &well.url(), check(Ask::Tcp, 500)).await;
-    register(&node, "gone", &format!("http://{gone}"), check(Ask::Tcp, 500)).await;
+    register(&node, "well", &well.url(), check(http("/healthz"), PATIENT)).await;
+    register(&node, "ill", &ill.url(), check(http("/"), PATIENT)).await;
+    register(&node, "open", &well.url(), check(Ask::Tcp, PATIENT)).await;
+    register(&node, "gone", &format!("http://{gone}"), check(Ask::Tcp, PATIENT)).await;
     until_says(&node, "well", Health::Passing, "answered 200").await;
     until_says(&node, "ill", Health::Critical, "answered 503, not 200 to 299").await;
     until_says(&node, "open", Health::Passing, "accepts connections").await;
@@ -200,9 +206,10 @@ async fn strange_targets_are_ill_and_cost_no_more_than_their_timeout() {
     })
     .await;
     for (id, target) in [("hangs", &hangs), ("closes", &closes), ("rubbish", &rubbish), ("head", &endless_head)] {
-        register(&node, id, &target.url(), check(http("/"), 600)).await;
-        register(&node, &format!("{id}-grpc"), &target.url(), check(Ask::Grpc { service: "".into() }, 600)).await;
-        register(&node, &format!("{id}-tls"), &target.url().replace("http", "https"), check(http("/"), 600)).await;
+        let timeout = if id == "hangs" { 600 } else { PATIENT };
+        register(&node, id, &target.url(), check(http("/"), timeout)).await;
+        register(&node, &format!("{id}-grpc"), &target.url(), check(Ask::Grpc { service: "".into() }, timeout)).await;
+        register(&node, &format!("{id}-tls"), &target.url().replace("http", "https"), check(http("/"), timeout)).await;
     }
     until_says(&node, "hangs", Health::Critical, "no answer within 600 ms").await;
     until_says(&node, "closes", Health::Critical, "closed the connection").await;
@@ -242,8 +249,8 @@ async fn no_more_than_a_little_of_an_answer_is_read() {
         }
     })
     .await;
-    register(&node, "large", &large.url(), check(http("/"), 1_000)).await;
-    register(&node, "drips", &drips.url(), check(http("/"), 400)).await;
+    register(&node, "large", &large.url(), check(http("/"), PATIENT)).await;
+    register(&node, "drips", &drips.url(), check(http("/"), PATIENT)).await;
     until_says(&node, "large", Health::Passing, "answered 200").await;
     until_says(&node, "drips", Health::Passing, "answered 200").await;
     until(&node, "the large answer is never cut off", |_| cut.load(Ordering::SeqCst) > 0).await;
@@ -258,8 +265,8 @@ async fn nobody_is_followed_elsewhere() {
     let to = |place: &str| format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n");
     let near = Target::answering(to(&elsewhere.url())).await;
     let secret = Target::answering(to("http://169.254.169.254/latest/meta-data/")).await;
-    register(&node, "near", &near.url(), check(http("/"), 500)).await;
-    register(&node, "secret", &secret.url(), check(http("/"), 500)).await;
+    register(&node, "near", &near.url(), check(http("/"), PATIENT)).await;
+    register(&node, "secret", &secret.url(), check(http("/"), PATIENT)).await;
     until_says(&node, "near", Health::Critical, "answered 302").await;
     until_says(&node, "secret", Health::Critical, "answered 302").await;
     assert_eq!(elsewhere.count(), 0);
@@ -269,18 +276,18 @@ async fn nobody_is_followed_elsewhere() {
 async fn what_is_not_allowed_is_not_touched_and_stays_unknown_with_a_note() {
     let target = Target::answering(OK).await;
     let closed = node(&[]).await;
-    register(&closed, "a", &target.url(), check(http("/"), 500)).await;
+    register(&closed, "a", &target.url(), check(http("/"), PATIENT)).await;
     until_says(&closed, "a", Health::Unknown, "--probe-allow").await;
 
     let open = node(&["10.0.0.0/8", "0.0.0.0/0", "::/0"]).await;
     for (id, endpoint) in [("meta", "http://169.254.169.254:80"), ("mapped", "http://[::ffff:169.254.169.254]:80")] {
-        register(&open, id, endpoint, check(http("/"), 500)).await;
+        register(&open, id, endpoint, check(http("/"), PATIENT)).await;
         until_says(&open, id, Health::Unknown, "169.254.169.254 is never probed").await;
     }
     // A name is as good as its worst address, and this one's is not in the network.
     let other = node(&["10.0.0.0/8"]).await;
     let named = format!("http://localhost:{}", target.address.port());
-    register(&other, "named", &named, check(http("/"), 500)).await;
+    register(&other, "named", &named, check(http("/"), PATIENT)).await;
     until_says(&other, "named", Health::Unknown, "is in none of the networks").await;
     assert_eq!(target.count(), 0);
     // It is told once: only other words are news.
@@ -313,7 +320,7 @@ async fn more_hanging_targets_than_there_is_room_for_hold_up_nobody() {
         register(&node, &format!("h{number}"), &hangs.url(), check(http("/"), 120_000)).await;
     }
     let well = Target::answering(OK).await;
-    register(&node, "well", &well.url(), check(http("/"), 500)).await;
+    register(&node, "well", &well.url(), check(http("/"), QUICK)).await;
     until_says(&node, "well", Health::Passing, "").await;
     until(&node, "the others are never tried", |_| hangs.count() >= hanging).await;
     until(&node, "it is probed too seldom", |_| well.count() >= 4).await;
@@ -327,14 +334,14 @@ async fn more_hanging_targets_than_there_is_room_for_hold_up_nobody() {
 async fn only_changes_go_into_the_log_and_what_goes_is_forgotten() {
     let node = node(&["127.0.0.0/8"]).await;
     let well = Target::answering(OK).await;
-    register(&node, "a", &well.url(), check(http("/"), 500)).await;
+    register(&node, "a", &well.url(), check(http("/"), QUICK)).await;
     until_says(&node, "a", Health::Passing, "").await;
     let (revision, count) = (node.read_stale(Ledger::revision), well.count());
     until(&node, "it is not probed again", |_| well.count() >= count + 3).await;
     assert_eq!(node.read_stale(Ledger::revision), revision, "three probes said nothing new");
     // One that goes is not probed any longer, while others are.
     let other = Target::answering(OK).await;
-    register(&node, "b", &other.url(), check(http("/"), 500)).await;
+    register(&node, "b", &other.url(), check(http("/"), QUICK)).await;
     let lease = node.read_stale(|ledger| ledger.instance(&key("a")).unwrap().lease());
     let gone = Deregister { instance: key("a"), lease: Some(lease), force: None };
     node.order(Command::Deregister(gone)).await.unwrap().unwrap();
@@ -355,7 +362,7 @@ async fn health_of_grpc_is_asked() {
     let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
     tokio::spawn(tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming));
     for id in ["up", "down", "nowhere"] {
-        register(&node, id, &url, check(Ask::Grpc { service: id.into() }, 900)).await;
+        register(&node, id, &url, check(Ask::Grpc { service: id.into() }, PATIENT)).await;
     }
     until_says(&node, "up", Health::Passing, "it serves").await;
     until_says(&node, "down", Health::Critical, "NOT_SERVING").await;
@@ -387,7 +394,7 @@ async fn after_a_failover_the_new_leader_probes_and_nobody_else() {
         }
     })
     .await;
-    register(&first, "a", &target.url(), check(http("/"), 500)).await;
+    register(&first, "a", &target.url(), check(http("/"), QUICK)).await;
     until_says(&first, "a", Health::Passing, "").await;
     until(&first, "it is not probed again", |_| target.count() >= 3).await;
     first.stop().await;

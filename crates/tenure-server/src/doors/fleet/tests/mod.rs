@@ -7,6 +7,7 @@ use crate::clock::Clock;
 use crate::disk::MemoryDisk;
 use crate::entropy::SystemEntropy;
 use crate::lessor::Tuning;
+use crate::limits::FRESH_SHARED;
 use crate::node::{Environment, Node};
 use crate::peers::Nowhere;
 use crate::workers::Workers;
@@ -192,6 +193,23 @@ async fn who_is_heard_of_at_the_last_moment_is_not_lost() {
         let reply = replies.next().await.unwrap().unwrap();
         assert!(view.until.is_empty() || view.knows(&node, "i1"), "{:?}", view.until);
         view.take(&node, &reply);
+    }
+}
+
+/// It knows until when the leases were granted, but not any more whether they still are.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hears_nothing_any_more_vouches_for_nobody() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    register(&node, 1, 600_000).await;
+    let (service, floor) = (Name::parse("s").unwrap(), Revision(0));
+    desk.fresh().of(&node, &service, floor).await.unwrap();
+    node.stop().await;
+    sleep(FRESH_SHARED).await;
+    for again in 0..4 {
+        sleep(FRESH_SHARED / 4 + Duration::from_millis(1)).await;
+        let vouched = desk.fresh().of(&node, &service, floor).await;
+        assert!(vouched.is_err(), "asked {again} times in vain, and then {vouched:?}");
     }
 }
 
