@@ -74,7 +74,9 @@ impl Failure {
         let words = words.strip_prefix("error: ").unwrap_or(words).trim_end();
         let (first, rest) = words.split_once('\n').unwrap_or((words, ""));
         let rest = rest.lines().map(|line| format!("\n{}{line}", if line.is_empty() { "" } else { "        " }));
-        Self { text: format!("{first}; nothing was changed{}", rest.collect::<String>()), code: USAGE }
+        // A list may follow.
+        let (first, colon) = first.strip_suffix(':').map_or((first, ""), |first| (first, ":"));
+        Self { text: format!("{first}; nothing was changed{colon}{}", rest.collect::<String>()), code: USAGE }
     }
 
     /// Reports, and ends the process.

@@ -36,7 +36,7 @@ fn stamps() {
 /// What is typed to run it.
 fn program() -> [String; 4] {
     let this = std::env::current_exe().unwrap();
-    [this.to_str().unwrap().into(), "--exact".into(), "stamps".into(), "--nocapture".into()]
+    [this.to_str().unwrap().into(), "--exact".into(), "handover::stamps".into(), "--nocapture".into()]
 }
 
 /// When each program lived, by its fence.

@@ -62,7 +62,7 @@ impl Agent {
     async fn start(client: &Client, id: &str) -> Self {
         let port = free_port();
         let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "agent", "--nocapture"])
+            .args(["--exact", "registry_envoy::agent", "--nocapture"])
             .env(AGENT, port.to_string())
             .stdout(Stdio::null())
             .spawn()

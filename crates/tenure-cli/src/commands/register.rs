@@ -134,7 +134,7 @@ fn say(change: &Change) {
         Change::Jeopardy => print::say("the server does not answer; it is still registered"),
         Change::Held => print::say("the server answers again; it is registered"),
         Change::Lost(loss) => {
-            print::say(&format!("perhaps no longer registered: {loss}; it goes on as soon as a server answers"))
+            print::say(&format!("perhaps no longer registered: {loss}; it goes on as soon as a server answers"));
         }
         Change::Again { epoch, .. } => print::say(&format!("registered again, in epoch {epoch}")),
         // What it comes to is told by whoever waits for it.

@@ -1,4 +1,5 @@
 //! One sequence of calls for two servers that speak etcd's dialect, and what each of them answered. Never a test.
+#![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 pub(crate) mod brief;
 pub(crate) mod draw;
