@@ -2,6 +2,8 @@
 # code. Long runs have a slice in `make test` and their full length in `make soak`.
 
 CARGO ?= cargo
+# Below, programs are started where they are built.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 TOOLS := $(CURDIR)/.tools
 DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2

@@ -93,7 +93,6 @@ pub fn run(plan: Plan) -> Report {
 
 fn run_on_paused_time(plan: Plan) -> Report {
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    #[cfg(tokio_unstable)]
     builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&plan.seed.to_le_bytes()));
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime without I/O needs nothing");
     runtime.block_on(async {

@@ -80,7 +80,6 @@ fn disks_that_lie_are_caught() {
     assert!(caught, "nobody noticed that what was acknowledged is gone");
 }
 
-#[cfg(tokio_unstable)]
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for (seed, nodes) in [(1, 3), (2, 3), (1, 5)] {

@@ -48,7 +48,6 @@ fn a_leader_that_goes_on_in_its_old_term_is_caught() {
     assert!(first_broken("S4", tuning, 40).is_some(), "nobody noticed that leader restore is on");
 }
 
-#[cfg(tokio_unstable)]
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 1..=5 {

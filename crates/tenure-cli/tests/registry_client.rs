@@ -122,7 +122,6 @@ async fn after_a_long_outage_of_the_server_it_goes_on_as_if_nothing_had_been() {
     let listed = ask(&client, "a1").ttl(TTL).check(pushed("model")).begin().await.unwrap();
     let lease = listed.lease();
     listed.status("model", Health::Degraded, "slow").await.unwrap();
-    listed.drain("upgrade").await.unwrap();
     let mut changes = listed.changes();
     server.kill9();
     change(&mut changes, "jeopardy", |change| *change == Change::Jeopardy).await;
@@ -130,6 +129,7 @@ async fn after_a_long_outage_of_the_server_it_goes_on_as_if_nothing_had_been() {
     assert_eq!(listed.remaining(), Duration::ZERO);
     // Nobody hears this now; it is told again later.
     assert!(listed.status("model", Health::Critical, "no memory").await.is_err());
+    assert!(listed.drain("upgrade").await.is_err());
     let server = Server::start_at(directory.path(), &addr);
     let back = change(&mut changes, "the return", |change| matches!(change, Change::Held | Change::Again { .. })).await;
     assert_eq!(back, Change::Held, "the server has not counted while it was away, so the lease lives");
@@ -147,6 +147,29 @@ async fn after_a_long_outage_of_the_server_it_goes_on_as_if_nothing_had_been() {
     assert_eq!(shown(&client, "a1").await.living.unwrap().lease, lease);
     listed.deregister().await.unwrap();
     assert!(shown(&client, "a1").await.living.is_none());
+}
+
+/// They were told that it is lost, and would not know that they hold something still.
+#[tokio::test]
+async fn a_lease_that_others_relied_on_too_is_left_to_end() {
+    let (directory, server, client) = house().await;
+    let addr = server.addr.trim_start_matches("http://").to_owned();
+    let listed = ask(&client, "a1").ttl(TTL).begin().await.unwrap();
+    let wants = vec![v1::Want { resource: "db".into(), ..v1::Want::default() }];
+    let claim = v1::AcquireRequest { wants, lease: listed.lease(), ..v1::AcquireRequest::default() };
+    let held = client.ask(&claim).acquire().await.unwrap();
+    let mut changes = listed.changes();
+    server.kill9();
+    change(&mut changes, "the loss", |change| matches!(change, Change::Lost(_))).await;
+    assert_eq!(soon("the loss of the claim", held.lost()).await, Loss::Unanswered);
+    drop(held);
+    let server = Server::start_at(directory.path(), &addr);
+    let again =
+        change(&mut changes, "the return", |change| matches!(change, Change::Held | Change::Again { .. })).await;
+    assert!(matches!(again, Change::Again { epoch: 2, .. }), "{again:?}");
+    let other = server.client().await;
+    let _next = soon("the claim ends", other.lease("db").ttl(LONG).wait_for_ever().acquire()).await.unwrap();
+    assert_eq!(shown(&other, "a1").await.living.unwrap().lease, listed.lease());
 }
 
 #[tokio::test]

@@ -17,6 +17,9 @@ use tenure::clock::Clock;
 use tenure::registry::{Discovery, Found};
 use tenure::{Client, registry};
 
+/// Of one that died it is heard a little after its time is over; if nothing is for so long, there is no server.
+const ALONE_AFTER: Duration = Duration::from_secs(5);
+
 /// Changes within so long are taken together.
 const TOGETHER: Duration = Duration::from_millis(100);
 
@@ -77,26 +80,26 @@ impl Keeper {
             // While no server is heard nobody knows who is there: a file keeps them all, rather than the one that was heard
             // of last, who would get everything.
             let found = if self.args.file.is_some() { view.told() } else { view.instances() };
-            self.say_alone(found.len(), view.instances().len());
+            let is_over = view.instances().len() < found.len();
+            if !is_over && std::mem::take(&mut self.is_alone) {
+                print::say("a server is heard again");
+            }
             if let Err(failure) = self.tell(&found).await {
                 print::say(&failure.first_line());
             }
-            view.changed().await;
+            tokio::select! {
+                () = view.changed() => {}
+                () = tokio::time::sleep(ALONE_AFTER), if is_over && !self.is_alone => self.say_alone(found.len()),
+            }
             tokio::time::sleep(TOGETHER).await;
         }
     }
 
-    /// Says once that no server is heard, and that one is.
-    fn say_alone(&mut self, told: usize, valid: usize) {
-        let was_alone = std::mem::replace(&mut self.is_alone, valid < told);
-        match (was_alone, self.is_alone) {
-            (false, true) => {
-                let kept = print::count(told as u64, "instance that was there last", "instances that were there last");
-                print::say(&format!("no server is heard: the file keeps the {kept}"));
-            }
-            (true, false) => print::say("a server is heard again"),
-            _ => {}
-        }
+    /// Says once that no server is heard.
+    fn say_alone(&mut self, told: usize) {
+        self.is_alone = true;
+        let kept = print::count(told as u64, "instance that was there last", "instances that were there last");
+        print::say(&format!("no server is heard: the file keeps the {kept}"));
     }
 
     async fn tell(&mut self, found: &[Found]) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use super::book::{Answer, Entry, Renewals, Stake};
 use super::errand::{Errand, Got, Stage, Want};
 use super::link::LinkId;
-use super::{Keeper, LetGo, Pending, What};
+use super::{Keeper, LetGo, Pending, Resumed, What};
 use crate::ask::Claim;
 use crate::clock::BootTime;
 use crate::error::{Error, is_for_now};
@@ -45,6 +45,14 @@ impl Keeper {
                 Tell::Failure(failure) => self.renewals_refused(&renewals, &failure, now),
                 _ => {}
             },
+            What::Resume { lease, reply } => {
+                let resumed = self.resumed(lease, body, sent);
+                let is_kept = matches!(resumed, Resumed::Lives { .. });
+                if reply.send(resumed).is_err() && is_kept {
+                    // Nobody waits for it any longer.
+                    self.book.leave(lease);
+                }
+            }
             What::Handle { lease, handle, broken } => self.handle_answered(lease, &handle, broken, body, sent),
             What::Parting(parting) => match body {
                 Tell::Failure(failure) => self.parted(parting, Some(failure), now),
@@ -85,6 +93,27 @@ impl Keeper {
         if !handles.is_empty() {
             self.send_back(LetGo::Claims { lease, handles }, now);
         }
+    }
+
+    /// What the answer to one renewal says of a lease that was given up.
+    fn resumed(&mut self, lease: u64, body: Tell, sent: BootTime) -> Resumed {
+        let Tell::Renew(reply) = body else { return Resumed::Unknown };
+        if let Some(failed) = reply.failures.into_iter().next() {
+            let failure = failed.failure.unwrap_or_default();
+            return match code_of(&failure) {
+                Some(Code::Lapsed | Code::NoLease) => Resumed::Over(loss(failure)),
+                _ => Resumed::Unknown,
+            };
+        }
+        let ttl = Duration::from_millis(reply.ttls_ms.first().copied().unwrap_or_default());
+        if ttl.is_zero() {
+            return Resumed::Unknown;
+        }
+        let entry = Entry::new(Answer { sent, ttl }, None);
+        let fate = Arc::new(Fate::new(self.clock.clone(), entry.safe_until()));
+        self.book.insert(lease, entry);
+        self.book.stake(lease, Stake::new(Vec::new(), fate.clone()));
+        Resumed::Lives { ttl, fate }
     }
 
     fn renewals_refused(&mut self, renewals: &Renewals, failure: &v1::Failure, now: BootTime) {

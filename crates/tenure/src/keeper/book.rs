@@ -43,6 +43,8 @@ pub(crate) struct Entry {
     /// How many of its claims were broken while it lived on.
     broken: u64,
     stakes: Vec<Stake>,
+    /// Whether more than one guard ever relied on it.
+    is_shared: bool,
 }
 
 /// What one guard stands for.
@@ -127,6 +129,7 @@ impl Entry {
             is_final: false,
             broken: 0,
             stakes: Vec::new(),
+            is_shared: false,
         };
         entry.next = answer.sent + entry.pace();
         entry
@@ -226,6 +229,11 @@ impl Book {
         stakes.iter().any(|stake| !stake.fate.is_lost() && stake.handles.iter().any(of))
     }
 
+    /// Whether more than one guard ever relied on this lease.
+    pub(crate) fn is_shared(&self, lease: u64) -> bool {
+        self.leases.get(&lease).is_some_and(|entry| entry.is_shared)
+    }
+
     pub(crate) fn contains(&self, lease: u64) -> bool {
         self.leases.contains_key(&lease)
     }
@@ -244,6 +252,7 @@ impl Book {
         let Some(entry) = self.leases.get_mut(&lease) else { return };
         entry.in_line = false;
         stake.fate.extend(entry.safe_until());
+        entry.is_shared |= !entry.stakes.is_empty();
         entry.stakes.push(stake);
     }
 

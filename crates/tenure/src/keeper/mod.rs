@@ -15,7 +15,7 @@ pub(crate) use parting::Waiting;
 use crate::clock::{BootTime, Clock};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::fate::Fate;
+use crate::fate::{Fate, Loss};
 use crate::v1;
 use crate::v1::request::Body as Ask;
 use book::Book;
@@ -30,6 +30,9 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
+/// A server that has been silent for so long is not asked once more about a lease that was given up.
+const RESUME_SILENCE: Duration = Duration::from_secs(1);
+
 /// What a keeper is told. There is no limit to the queue, but at most a few orders for each guard that lives.
 pub(crate) enum Order {
     /// Get something.
@@ -42,14 +45,25 @@ pub(crate) enum Order {
     Touch { lease: u64 },
     /// Give something back.
     LetGo { what: LetGo, fate: Arc<Fate>, reply: Option<oneshot::Sender<Result<(), Error>>> },
-    /// Keep a lease on that was given up: a renewal that was sent at that time was answered.
-    Keep { lease: u64, sent: BootTime, ttl: Duration, fate: Arc<Fate> },
+    /// Renew a lease that was given up, once, and keep it on if the server has kept it.
+    Resume { lease: u64, reply: oneshot::Sender<Resumed> },
     /// Renew a lease no longer, and do not give it back either.
     Leave { lease: u64 },
     /// Look after something that comes back by itself, on the keeper's thread.
     Mind(BoxFuture<'static, ()>),
     /// Tell when nothing is left to be given back, or how many are left at that time.
     Flush { until: BootTime, reply: oneshot::Sender<usize> },
+}
+
+/// What became of a lease that was given up.
+#[derive(Debug)]
+pub(crate) enum Resumed {
+    /// The server has kept it, and it is renewed again.
+    Lives { ttl: Duration, fate: Arc<Fate> },
+    /// It is over, or others were told that it is.
+    Over(Loss),
+    /// The server cannot tell now.
+    Unknown,
 }
 
 /// What is given back.
@@ -110,6 +124,8 @@ enum What {
     Errand { errand: u64, lease: u64, has_own_lease: bool },
     /// Renewals.
     Renewals(book::Renewals),
+    /// Whether a lease that was given up lives.
+    Resume { lease: u64, reply: oneshot::Sender<Resumed> },
     /// Whether a claim is still held, after so many were broken.
     Handle { lease: u64, handle: String, broken: u64 },
     /// A parting, by its number.
@@ -214,10 +230,7 @@ impl Keeper {
             }
             Order::Touch { lease } => self.book.touch(lease, now),
             Order::LetGo { what, fate, reply } => self.let_go(what, &fate, reply, now),
-            Order::Keep { lease, sent, ttl, fate } => {
-                self.book.insert(lease, book::Entry::new(book::Answer { sent, ttl }, None));
-                self.book.stake(lease, book::Stake::new(Vec::new(), fate));
-            }
+            Order::Resume { lease, reply } => self.resume(lease, reply, now),
             Order::Leave { lease } => self.book.leave(lease),
             Order::Mind(minding) => drop(tokio::spawn(minding)),
             Order::Flush { until, reply } => self.flushes.push((until, reply)),
@@ -252,6 +265,17 @@ impl Keeper {
         }
     }
 
+    /// Asks whether a lease that was given up lives. One that others relied on, too, is left to end: they were told.
+    fn resume(&mut self, lease: u64, reply: oneshot::Sender<Resumed>, now: BootTime) {
+        if self.book.is_shared(lease) {
+            let _ = reply.send(Resumed::Over(Loss::Unanswered));
+            return;
+        }
+        self.turn_from_silence(now, RESUME_SILENCE);
+        let ask = Ask::Renew(v1::RenewRequest { leases: vec![lease], ..v1::RenewRequest::default() });
+        self.send(ask, What::Resume { lease, reply }, now);
+    }
+
     /// Goes on to the next server, if the one that was spoken to has been silent for so long.
     fn turn_from_silence(&mut self, now: BootTime, silence: Duration) {
         if let Some(given_up) = self.links.turn_from_silence(now, silence) {
@@ -279,8 +303,8 @@ impl Keeper {
                     }
                 }
                 What::Renewals(renewals) => self.book.unanswered(&renewals.leases, now, Duration::ZERO),
-                // The next renewal tells of the broken claims again.
-                What::Handle { .. } => {}
+                // The next renewal tells of the broken claims again, and whoever wants to go on asks again.
+                What::Handle { .. } | What::Resume { .. } => {}
                 What::Parting(parting) => {
                     if let Some(parting) = self.partings.get_mut(&parting) {
                         parting.failed(now);

@@ -39,11 +39,22 @@ pub(super) struct Said {
     pub(super) statuses: BTreeMap<String, (v1::Health, String)>,
     /// Why it drains, if it does.
     pub(super) draining: Option<String>,
+    /// That it drains, or drains no longer, was not answered yet.
+    pub(super) is_drain_unheard: bool,
 }
 
 impl Said {
     pub(super) fn new(service: String, id: String, is_guest: bool, terms: Terms, details: v1::Details) -> Self {
-        Self { service, id, is_guest, terms, details, statuses: BTreeMap::new(), draining: None }
+        Self {
+            service,
+            id,
+            is_guest,
+            terms,
+            details,
+            statuses: BTreeMap::new(),
+            draining: None,
+            is_drain_unheard: false,
+        }
     }
 }
 
@@ -142,7 +153,10 @@ impl Shared {
     pub(super) async fn order_drain(&self, undrain: bool, reason: &str) -> Result<(), Error> {
         let ((service, id), by) = (self.name(), self.client.holder().into());
         let request = v1::DrainRequest { service, id, undrain, by, reason: reason.into() };
-        self.client.drain(request).await.map(drop)
+        self.said().is_drain_unheard = true;
+        self.client.drain(request).await?;
+        self.said().is_drain_unheard = false;
+        Ok(())
     }
 
     fn name(&self) -> (String, String) {

@@ -5,13 +5,13 @@ use super::asking::enlist;
 use super::life::{Change, Life, Registration, Said, Shared};
 use crate::client::Client;
 use crate::error::Error;
-use crate::fate::{Fate, Loss, Standing};
-use crate::keeper::{Order, Orders};
-use crate::timing::safe_for;
+use crate::fate::{Loss, Standing};
+use crate::keeper::{Order, Orders, Resumed};
 use crate::v1;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::Code;
+use tokio::sync::oneshot;
 
 /// Pauses between two attempts to be listed again. Each is drawn by chance below what it has grown to, because many come
 /// back after the same outage.
@@ -19,7 +19,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// How long the answer to one attempt may take.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Starts to look after an instance, and hands out its guard.
 pub(super) fn start(client: Client, orders: &Orders, said: Said, life: Life) -> Registration {
@@ -35,11 +35,15 @@ async fn mind(shared: Arc<Shared>) {
         if shared.said().is_guest || !comes_back(&loss) {
             return shared.end(loss);
         }
-        shared.tell(Change::Lost(loss));
+        shared.tell(Change::Lost(loss.clone()));
         let again = tokio::select! {
             biased;
-            () = shared.dropped.cancelled() => return shared.end(Loss::GivenBack),
-            again = come_back(&shared, &life) => again,
+            () = shared.dropped.cancelled() => {
+                // It may have been resumed in this very moment.
+                shared.orders.tell(Order::Leave { lease: life.lease });
+                return shared.end(Loss::GivenBack);
+            }
+            again = come_back(&shared, &life, &loss) => again,
         };
         let life = match again {
             Ok(life) => life,
@@ -61,50 +65,48 @@ async fn mind(shared: Arc<Shared>) {
 
 /// Goes on with the life that was lost if the server has kept it, else with a new one. A server that was away counts on from
 /// where it stopped, so that the lease may have most of its time left when it is back.
-async fn come_back(shared: &Shared, lost: &Life) -> Result<Life, Loss> {
+async fn come_back(shared: &Shared, lost: &Life, loss: &Loss) -> Result<Life, Loss> {
     // As often as it would be renewed, so that it is renewed before it ends.
     let pause = (lost.ttl / 3).clamp(PAUSE_MIN, PAUSE_MAX);
-    loop {
+    let mut is_open = *loss == Loss::Unanswered;
+    while is_open {
         match go_on(shared, lost).await {
-            Heard::Lives(life) => return Ok(life),
-            Heard::Over(loss) if !comes_back(&loss) => return Err(loss),
-            Heard::Over(_) => return enlist_again(shared, lost).await,
-            Heard::Nothing => tokio::time::sleep(pause.mul_f64((1.0 + rand::random::<f64>()) / 2.0)).await,
+            Some(Resumed::Lives { ttl, fate }) => {
+                let life = Life { ttl, fate, ..lost.clone() };
+                return still_listed(shared, lost).await.map(|()| life);
+            }
+            Some(Resumed::Over(loss)) if !comes_back(&loss) => return Err(loss),
+            Some(Resumed::Over(_)) => is_open = false,
+            Some(Resumed::Unknown) | None => {
+                tokio::time::sleep(pause.mul_f64((1.0 + rand::random::<f64>()) / 2.0)).await;
+            }
         }
     }
+    enlist_again(shared, lost).await
 }
 
-/// What is heard of a life that was lost.
-enum Heard {
-    /// The server has kept it, and it is kept here again.
-    Lives(Life),
-    /// It is over.
-    Over(Loss),
-    /// No server answers.
-    Nothing,
+/// Has the keeper renew the lease of a life that was lost. None: no server answers.
+async fn go_on(shared: &Shared, lost: &Life) -> Option<Resumed> {
+    let (reply, answer) = oneshot::channel();
+    shared.orders.tell(Order::Resume { lease: lost.lease, reply });
+    tokio::time::timeout(ANSWER, answer).await.ok()?.ok()
 }
 
-/// Renews the lease of a life that was lost.
-async fn go_on(shared: &Shared, lost: &Life) -> Heard {
-    let sent = shared.orders.clock.now();
-    let request = v1::RenewRequest { leases: vec![lost.lease], ..v1::RenewRequest::default() };
-    let Ok(Ok(reply)) = tokio::time::timeout(ANSWER, shared.client.renew(request)).await else { return Heard::Nothing };
-    if let Some(failed) = reply.failures.into_iter().next() {
-        let failure = failed.failure.unwrap_or_default();
-        return match tenure_api::code_of(&failure) {
-            Some(Code::Lapsed | Code::NoLease) => {
-                Heard::Over(failure.end.map_or(Loss::Unheard, |end| Loss::Ended(Box::new(end))))
-            }
-            _ => Heard::Nothing,
-        };
+/// A lease lives on without the instance if something else hangs on it: then somebody took the instance out, or its place.
+async fn still_listed(shared: &Shared, life: &Life) -> Result<(), Loss> {
+    let (service, id) = {
+        let said = shared.said();
+        (said.service.clone(), said.id.clone())
+    };
+    let asked = shared.client.show_instance(v1::ShowInstanceRequest { service, id, stale: false });
+    // If it cannot be known now, what is told next of the instance is refused, and says so.
+    let Ok(Ok(shown)) = tokio::time::timeout(ANSWER, asked).await else { return Ok(()) };
+    if shown.living.is_some_and(|living| living.lease == life.lease) {
+        return Ok(());
     }
-    let ttl = Duration::from_millis(reply.ttls_ms.first().copied().unwrap_or_default());
-    if ttl.is_zero() {
-        return Heard::Nothing;
-    }
-    let fate = Arc::new(Fate::new(shared.orders.clock.clone(), sent + safe_for(ttl)));
-    shared.orders.tell(Order::Keep { lease: lost.lease, sent, ttl, fate: fate.clone() });
-    Heard::Lives(Life { ttl, fate, ..lost.clone() })
+    shared.orders.tell(Order::Leave { lease: life.lease });
+    let end = shown.past.into_iter().find(|past| past.lease == life.lease).and_then(|past| past.end);
+    Err(Loss::Ended(Box::new(end.unwrap_or_else(|| v1::End { how: "superseded".into(), ..v1::End::default() }))))
 }
 
 /// Tells how a life stands until it is lost.
@@ -171,12 +173,21 @@ fn request(shared: &Shared, epoch: u64) -> v1::RegisterRequest {
 /// A new life knows nothing of what was told of the one before, and what was told while no server answered was not heard.
 /// What cannot be told now is told by the next status.
 async fn say_again(shared: &Shared, is_new: bool) {
-    let said = shared.said().clone();
-    if let Some(reason) = said.draining.as_ref().filter(|_| is_new) {
-        let _ = shared.order_drain(false, reason).await;
+    let (draining, is_unheard) = {
+        let said = shared.said();
+        (said.draining.clone(), said.is_drain_unheard)
+    };
+    if is_unheard || is_new && draining.is_some() {
+        let (undrain, reason) = (draining.is_none(), draining.unwrap_or_default());
+        let _ = tokio::time::timeout(ANSWER, shared.order_drain(undrain, &reason)).await;
     }
-    for (check, (health, note)) in &said.statuses {
-        let _ = shared.push(check, *health, note).await;
+    let checks: Vec<String> = shared.said().statuses.keys().cloned().collect();
+    for check in checks {
+        // Whatever is newest by then.
+        let status = shared.said().statuses.get(&check).cloned();
+        if let Some((health, note)) = status {
+            let _ = tokio::time::timeout(ANSWER, shared.push(&check, health, &note)).await;
+        }
     }
 }
 

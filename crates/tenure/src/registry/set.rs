@@ -136,7 +136,9 @@ impl Set {
         };
         let is_last_good = keeps_last_good && self.known.is_empty();
         let found = alive(if is_last_good { &self.last_good } else { &self.known });
-        Living { found, is_last_good, told: self.known.values().cloned().collect() }
+        let is_all = !is_last_good && found.len() == self.known.len();
+        let told = (!is_all).then(|| self.known.values().cloned().collect());
+        Living { found, is_last_good, told }
     }
 
     /// When the first of those ends that may be used now.
@@ -159,16 +161,21 @@ pub(super) struct Living {
     pub(super) found: Vec<Found>,
     /// The server says that there is none, and these are the last that were there.
     pub(super) is_last_good: bool,
-    /// All that was told, also those whose time is over.
-    pub(super) told: Vec<Found>,
+    /// All that was told, also those whose time is over; none if they are the same.
+    told: Option<Vec<Found>>,
 }
 
 impl Living {
+    /// All that was told, also those whose time is over.
+    pub(super) fn told(&self) -> &[Found] {
+        self.told.as_ref().unwrap_or(&self.found)
+    }
+
     /// Whether nothing else is told by this one, however long each is valid.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.is_last_good == other.is_last_good
             && are_alike(&self.found, &other.found)
-            && are_alike(&self.told, &other.told)
+            && are_alike(self.told(), other.told())
     }
 }
 

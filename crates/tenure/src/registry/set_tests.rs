@@ -131,10 +131,10 @@ fn whose_time_is_over_was_told_until_a_server_takes_it_back() {
     let mut set = told(vec![(0, snapshot(&["a", "b"], true)), (0, fresh(0, &[("b", 10 * TTL_MS)]))]);
     let names = |found: &[Found]| found.iter().map(|found| found.instance.id.clone()).collect::<Vec<_>>();
     let living = set.living(at(2 * TTL_MS), false);
-    assert_eq!((names(&living.found), names(&living.told)), (vec!["b".into()], vec!["a".into(), "b".into()]));
+    assert_eq!((names(&living.found), names(living.told())), (vec!["b".into()], vec!["a".into(), "b".into()]));
     set.apply(delta(&[], &["a"], 8), at(2 * TTL_MS));
     let after = set.living(at(2 * TTL_MS), false);
-    assert_eq!(names(&after.told), ["b"]);
+    assert_eq!(names(after.told()), ["b"]);
     assert!(!after.is_like(&living), "that is news for whoever keeps them");
 }
 

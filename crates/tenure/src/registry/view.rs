@@ -49,9 +49,10 @@ impl View {
     }
 
     /// Those that a server told of last and did not take back since, also if their time is over because no server is heard:
-    /// for whoever would rather go on with what was there than stop. While a server is heard, they are those that may be used.
+    /// for whoever would rather go on with what was there than stop. While a server is heard, they are those that may be used,
+    /// and for a moment one that has just run out.
     pub fn told(&self) -> Vec<Found> {
-        self.living.borrow().told.clone()
+        self.living.borrow().told().to_vec()
     }
 
     /// Whether the server says that there is none, and what is seen here are the last that were there.
