@@ -5,7 +5,7 @@
 //! disks, pauses processes, bends clocks and changes the members; at last all is restored from a backup. The book of what was observed says which promise was
 //! broken, if one was. It never looks away: a run without faults is a failed run.
 
-#[cfg(not(tokio_unstable))]
+#[cfg(not(any(tokio_unstable, doc)))]
 compile_error!(
     "the simulator needs `--cfg tokio_unstable`: .cargo/config.toml says so, unless RUSTFLAGS or a flag of your own takes its place"
 );
