@@ -297,7 +297,7 @@ async fn a_file_follows_the_set_and_keeps_the_last_good_one() {
 #[tokio::test]
 async fn a_file_keeps_everybody_while_no_server_is_heard() {
     let (directory, server) = house();
-    let _agents = [agent(&server, "a1", &["--ttl", "5s"]), agent(&server, "a2", &["--ttl", "10m"])];
+    let _agents = [agent(&server, "a1", &["--ttl", "10s"]), agent(&server, "a2", &["--ttl", "10m"])];
     let file = directory.path().join("backend.cfg");
     let keeper =
         Agent::start(&server.addr, &["discover", SERVICE, "-o", "name", "--watch", "-f", file.to_str().unwrap()]);

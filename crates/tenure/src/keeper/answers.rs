@@ -109,6 +109,11 @@ impl Keeper {
         if ttl.is_zero() {
             return Resumed::Unknown;
         }
+        if self.book.is_kept(lease) {
+            // Another attempt was answered before.
+            self.book.renewed(lease, Answer { sent, ttl }, v1::RenewKind::Auto, None);
+            return Resumed::Unknown;
+        }
         let entry = Entry::new(Answer { sent, ttl }, None);
         let fate = Arc::new(Fate::new(self.clock.clone(), entry.safe_until()));
         self.book.insert(lease, entry);

@@ -229,6 +229,11 @@ impl Book {
         stakes.iter().any(|stake| !stake.fate.is_lost() && stake.handles.iter().any(of))
     }
 
+    /// Whether this lease is renewed.
+    pub(crate) fn is_kept(&self, lease: u64) -> bool {
+        self.leases.get(&lease).is_some_and(|entry| !entry.is_over && !entry.is_left)
+    }
+
     /// Whether more than one guard ever relied on this lease.
     pub(crate) fn is_shared(&self, lease: u64) -> bool {
         self.leases.get(&lease).is_some_and(|entry| entry.is_shared)

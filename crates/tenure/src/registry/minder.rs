@@ -8,6 +8,8 @@ use crate::error::Error;
 use crate::fate::{Loss, Standing};
 use crate::keeper::{Order, Orders, Resumed};
 use crate::v1;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::Code;
@@ -66,30 +68,37 @@ async fn mind(shared: Arc<Shared>) {
 /// Goes on with the life that was lost if the server has kept it, else with a new one. A server that was away counts on from
 /// where it stopped, so that the lease may have most of its time left when it is back.
 async fn come_back(shared: &Shared, lost: &Life, loss: &Loss) -> Result<Life, Loss> {
-    // As often as it would be renewed, so that it is renewed before it ends.
+    match if *loss == Loss::Unanswered { resumed(shared, lost).await } else { Err(loss.clone()) } {
+        Ok(life) => still_listed(shared, lost).await.map(|()| life),
+        Err(loss) if !comes_back(&loss) => Err(loss),
+        Err(_) => enlist_again(shared, lost).await,
+    }
+}
+
+/// Has the keeper renew the lease of a life that was lost, as often as it would be renewed, so that this is heard before it
+/// ends. A late answer counts, too: a server that stood still answers all at once.
+async fn resumed(shared: &Shared, lost: &Life) -> Result<Life, Loss> {
     let pause = (lost.ttl / 3).clamp(PAUSE_MIN, PAUSE_MAX);
-    let mut is_open = *loss == Loss::Unanswered;
-    while is_open {
-        match go_on(shared, lost).await {
-            Some(Resumed::Lives { ttl, fate }) => {
-                let life = Life { ttl, fate, ..lost.clone() };
-                return still_listed(shared, lost).await.map(|()| life);
-            }
-            Some(Resumed::Over(loss)) if !comes_back(&loss) => return Err(loss),
-            Some(Resumed::Over(_)) => is_open = false,
-            Some(Resumed::Unknown) | None => {
-                tokio::time::sleep(pause.mul_f64((1.0 + rand::random::<f64>()) / 2.0)).await;
+    let mut answers = FuturesUnordered::new();
+    loop {
+        let (reply, answer) = oneshot::channel();
+        shared.orders.tell(Order::Resume { lease: lost.lease, reply });
+        answers.push(answer);
+        let again = tokio::time::sleep(pause.mul_f64((1.0 + rand::random::<f64>()) / 2.0));
+        tokio::pin!(again);
+        loop {
+            tokio::select! {
+                biased;
+                Some(answer) = answers.next() => match answer {
+                    Ok(Resumed::Lives { ttl, fate }) => return Ok(Life { ttl, fate, ..lost.clone() }),
+                    Ok(Resumed::Over(loss)) => return Err(loss),
+                    // Its connection is gone, or the server cannot tell now.
+                    Ok(Resumed::Unknown) | Err(_) => {}
+                },
+                () = &mut again => break,
             }
         }
     }
-    enlist_again(shared, lost).await
-}
-
-/// Has the keeper renew the lease of a life that was lost. None: no server answers.
-async fn go_on(shared: &Shared, lost: &Life) -> Option<Resumed> {
-    let (reply, answer) = oneshot::channel();
-    shared.orders.tell(Order::Resume { lease: lost.lease, reply });
-    tokio::time::timeout(ANSWER, answer).await.ok()?.ok()
 }
 
 /// A lease lives on without the instance if something else hangs on it: then somebody took the instance out, or its place.
