@@ -46,11 +46,16 @@ impl Keeper {
                 _ => {}
             },
             What::Resume { lease, reply } => {
-                let resumed = self.resumed(lease, body, sent);
-                let is_kept = matches!(resumed, Resumed::Lives { .. });
-                if reply.send(resumed).is_err() && is_kept {
-                    // Nobody waits for it any longer.
-                    self.book.leave(lease);
+                let was_kept = self.book.is_kept(lease);
+                match self.resumed(lease, body, sent, now) {
+                    // It lives, but this answer is too old to promise anything.
+                    None => self.resume(lease, reply, now),
+                    Some(resumed) => {
+                        if reply.send(resumed).is_err() && !was_kept {
+                            // Nobody waits for it any longer.
+                            self.book.leave(lease);
+                        }
+                    }
                 }
             }
             What::Handle { lease, handle, broken } => self.handle_answered(lease, &handle, broken, body, sent),
@@ -95,30 +100,33 @@ impl Keeper {
         }
     }
 
-    /// What the answer to one renewal says of a lease that was given up.
-    fn resumed(&mut self, lease: u64, body: Tell, sent: BootTime) -> Resumed {
-        let Tell::Renew(reply) = body else { return Resumed::Unknown };
+    /// What the answer to one renewal says of a lease that was given up. None: it has to be asked again.
+    fn resumed(&mut self, lease: u64, body: Tell, sent: BootTime, now: BootTime) -> Option<Resumed> {
+        let Tell::Renew(reply) = body else { return Some(Resumed::Unknown) };
         if let Some(failed) = reply.failures.into_iter().next() {
             let failure = failed.failure.unwrap_or_default();
-            return match code_of(&failure) {
+            return Some(match code_of(&failure) {
                 Some(Code::Lapsed | Code::NoLease) => Resumed::Over(loss(failure)),
                 _ => Resumed::Unknown,
-            };
+            });
         }
         let ttl = Duration::from_millis(reply.ttls_ms.first().copied().unwrap_or_default());
         if ttl.is_zero() {
-            return Resumed::Unknown;
+            return Some(Resumed::Unknown);
         }
-        if self.book.is_kept(lease) {
+        if let Some(fate) = self.book.kept(lease) {
             // Another attempt was answered before.
             self.book.renewed(lease, Answer { sent, ttl }, v1::RenewKind::Auto, None);
-            return Resumed::Unknown;
+            return Some(Resumed::Lives { ttl, fate });
         }
         let entry = Entry::new(Answer { sent, ttl }, None);
+        if entry.safe_until() <= now {
+            return None;
+        }
         let fate = Arc::new(Fate::new(self.clock.clone(), entry.safe_until()));
         self.book.insert(lease, entry);
         self.book.stake(lease, Stake::new(Vec::new(), fate.clone()));
-        Resumed::Lives { ttl, fate }
+        Some(Resumed::Lives { ttl, fate })
     }
 
     fn renewals_refused(&mut self, renewals: &Renewals, failure: &v1::Failure, now: BootTime) {

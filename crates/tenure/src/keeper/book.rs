@@ -234,6 +234,12 @@ impl Book {
         self.leases.get(&lease).is_some_and(|entry| !entry.is_over && !entry.is_left)
     }
 
+    /// What is told to the guard of this lease, if it is renewed.
+    pub(crate) fn kept(&self, lease: u64) -> Option<Arc<Fate>> {
+        let entry = self.leases.get(&lease).filter(|_| self.is_kept(lease))?;
+        entry.stakes.first().map(|stake| stake.fate.clone())
+    }
+
     /// Whether more than one guard ever relied on this lease.
     pub(crate) fn is_shared(&self, lease: u64) -> bool {
         self.leases.get(&lease).is_some_and(|entry| entry.is_shared)
