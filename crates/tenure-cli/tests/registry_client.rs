@@ -149,6 +149,35 @@ async fn after_a_long_outage_of_the_server_it_goes_on_as_if_nothing_had_been() {
     assert!(shown(&client, "a1").await.living.is_none());
 }
 
+/// It answers everything at once that it was asked meanwhile, some of it long ago.
+#[tokio::test]
+async fn after_a_server_that_stood_still_everybody_goes_on_once() {
+    let (_directory, server, client) = house().await;
+    let mut all = Vec::new();
+    for n in 0..12 {
+        // Each with a connection of its own.
+        let listed = ask(&server.client().await, &format!("a{n}")).ttl(TTL * 3 / 2).begin().await.unwrap();
+        let changes = listed.changes();
+        all.push((listed, changes));
+    }
+    server.signal("STOP");
+    for (_, changes) in &mut all {
+        change(changes, "the loss", |change| matches!(change, Change::Lost(_))).await;
+    }
+    // Real time is the subject: so long that the first who asked were told nothing that counts any more.
+    tokio::time::sleep(2 * TTL).await;
+    server.signal("CONT");
+    for (listed, changes) in &mut all {
+        assert_eq!(change(changes, "the return", |_| true).await, Change::Held);
+        assert!(!listed.remaining().is_zero() && listed.epoch() == 1);
+    }
+    tokio::time::sleep(2 * TTL).await;
+    for (listed, _) in &all {
+        assert!(!listed.remaining().is_zero(), "{} is kept", listed.id());
+        assert_eq!(shown(&client, &listed.id()).await.living.unwrap().lease, listed.lease());
+    }
+}
+
 /// They were told that it is lost, and would not know that they hold something still.
 #[tokio::test]
 async fn a_lease_that_others_relied_on_too_is_left_to_end() {
