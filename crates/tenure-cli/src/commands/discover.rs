@@ -27,7 +27,7 @@ pub(crate) async fn discover(caller: &Caller, args: Discover, form: Form) -> Res
     let what = format!("cannot discover {}", args.service);
     let client = caller.connect(&what).await?;
     let discovery = asked(&client, &args);
-    let services = BTreeSet::from_iter((!args.service.ends_with('/')).then(|| args.service.clone()));
+    let services = feed::named(&args.service);
     let clock = Clock::system();
     let mut keeper = Keeper { args, form, output: caller.output, clock, services, last: None, is_alone: false };
     if !keeper.args.watch {

@@ -26,6 +26,11 @@ impl Target<'_> {
     }
 }
 
+/// The service that was asked for by its name; none, if it was a prefix.
+pub(super) fn named(service: &str) -> BTreeSet<String> {
+    (!service.ends_with('/')).then(|| service.to_owned()).into_iter().collect()
+}
+
 /// Those that work can be sent to, by service. These services are told even if nobody is there: who refers to them by name
 /// would not start without them.
 fn targets<'a>(services: &BTreeSet<String>, instances: &'a [Instance]) -> BTreeMap<String, Vec<Target<'a>>> {
@@ -136,10 +141,9 @@ mod tests {
         ]
     }
 
-    /// What is told of the services that were seen: all of them by name.
+    /// What is told to whoever asks for a service, or for those below a prefix.
     fn fed(form: Form, service: &str, instances: &[Instance]) -> String {
-        let asked = BTreeSet::from_iter((!service.ends_with('/')).then(|| service.to_owned()));
-        text(form, &asked, instances)
+        text(form, &named(service), instances)
     }
 
     #[test]

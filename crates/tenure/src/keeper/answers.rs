@@ -46,7 +46,7 @@ impl Keeper {
                 _ => {}
             },
             What::Resume { lease, reply } => {
-                let was_kept = self.book.is_kept(lease);
+                let was_kept = self.book.kept(lease).is_some();
                 match self.resumed(lease, body, sent, now) {
                     // It lives, but this answer is too old to promise anything.
                     None => self.resume(lease, reply, now),

@@ -229,14 +229,9 @@ impl Book {
         stakes.iter().any(|stake| !stake.fate.is_lost() && stake.handles.iter().any(of))
     }
 
-    /// Whether this lease is renewed.
-    pub(crate) fn is_kept(&self, lease: u64) -> bool {
-        self.leases.get(&lease).is_some_and(|entry| !entry.is_over && !entry.is_left)
-    }
-
     /// What is told to the guard of this lease, if it is renewed.
     pub(crate) fn kept(&self, lease: u64) -> Option<Arc<Fate>> {
-        let entry = self.leases.get(&lease).filter(|_| self.is_kept(lease))?;
+        let entry = self.leases.get(&lease).filter(|entry| !entry.is_over && !entry.is_left)?;
         entry.stakes.first().map(|stake| stake.fate.clone())
     }
 

@@ -68,7 +68,12 @@ async fn mind(shared: Arc<Shared>) {
 /// Goes on with the life that was lost if the server has kept it, else with a new one. A server that was away counts on from
 /// where it stopped, so that the lease may have most of its time left when it is back.
 async fn come_back(shared: &Shared, lost: &Life, loss: &Loss) -> Result<Life, Loss> {
-    match if *loss == Loss::Unanswered { resumed(shared, lost).await } else { Err(loss.clone()) } {
+    let resumed = match loss {
+        Loss::Unanswered => resumed(shared, lost).await,
+        // The server has said what became of it.
+        over => Err(over.clone()),
+    };
+    match resumed {
         Ok(life) => still_listed(shared, lost).await.map(|()| life),
         Err(loss) if !comes_back(&loss) => Err(loss),
         Err(_) => enlist_again(shared, lost).await,

@@ -175,7 +175,7 @@ impl Living {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.is_last_good == other.is_last_good
             && are_alike(&self.found, &other.found)
-            && are_alike(self.told(), other.told())
+            && (self.told.is_none() && other.told.is_none() || are_alike(self.told(), other.told()))
     }
 }
 
