@@ -32,13 +32,13 @@ fix:
 
 ENVOY_VERSION := 1.40.0
 
-# All the tests, then slices of what can go on for hours.
+# All the tests, then slices of what can go on for hours. One that fails does not hide the next.
 test:
 	@bash scripts/need strace curl jq groff systemd-analyze=systemd haproxy nginx=nginx-light prometheus
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
 
@@ -69,7 +69,7 @@ soak:
 	@bash scripts/fetch-deb $(TOOLS)/etcd etcd=etcd-server etcdctl=etcd-client
 	@bash scripts/need-etcd-clients $(TOOLS)
 	@bash scripts/need-envoy $(ENVOY_VERSION) $(TOOLS)/envoy
-	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace
+	TENURE_CASES=20 TENURE_ROUNDS=50 $(CARGO) test --workspace --no-fail-fast
 	$(MAKE) --no-print-directory fuzz-http CASES=50000
 	$(MAKE) --no-print-directory sim SEEDS=20000 CLUSTERS=5000
 

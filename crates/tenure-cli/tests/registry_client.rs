@@ -195,7 +195,8 @@ async fn a_lease_that_others_relied_on_too_is_left_to_end() {
     let server = Server::start_at(directory.path(), &addr);
     let again =
         change(&mut changes, "the return", |change| matches!(change, Change::Held | Change::Again { .. })).await;
-    assert!(matches!(again, Change::Again { epoch: 2, .. }), "{again:?}");
+    // Each attempt while the server was on its way raised it by one.
+    assert!(matches!(again, Change::Again { epoch: 2.., .. }), "{again:?}");
     let other = server.client().await;
     let _next = soon("the claim ends", other.lease("db").ttl(LONG).wait_for_ever().acquire()).await.unwrap();
     assert_eq!(shown(&other, "a1").await.living.unwrap().lease, listed.lease());
