@@ -32,10 +32,11 @@ pub(crate) async fn discover(caller: &Caller, args: Discover, form: Form) -> Res
     let mut keeper = Keeper { args, form, output: caller.output, clock, services, last: None, is_alone: false };
     if !keeper.args.watch {
         let found = discovery.list().await.map_err(|error| Failure::of(&what, &error))?;
-        return match keeper.tell(&found).await {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(failure) => Err(failure),
-        };
+        keeper.tell(&found).await?;
+        if found.is_empty() && !keeper.args.filter.all {
+            hint(&client, &keeper.args.service).await;
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let stopped =
         stop_signal().map_err(|error| Failure::before(&what, &error.to_string(), "Try it without --watch."))?;
@@ -50,11 +51,26 @@ pub(crate) async fn discover(caller: &Caller, args: Discover, form: Form) -> Res
     }
 }
 
+/// Says where those are that were not found, if there are some.
+async fn hint(client: &Client, service: &str) {
+    let (there, look) = (named(client, service).all().list().await, if service.ends_with('/') { "ls" } else { "show" });
+    if let Ok(there) = there
+        && !there.is_empty()
+    {
+        let there = print::count(there.len() as u64, "instance is", "instances are");
+        print::say(&format!(
+            "{there} registered, but not for new work or not as asked for: tenure service {look} {service}"
+        ));
+    }
+}
+
+/// Of one service, or of all whose names start so.
+fn named(client: &Client, service: &str) -> Discovery {
+    if service.ends_with('/') { client.discover_under(service) } else { client.discover(service) }
+}
+
 fn asked(client: &Client, args: &Discover) -> Discovery {
-    let discovery = match args.service.strip_suffix('/') {
-        Some(_) => client.discover_under(&args.service),
-        None => client.discover(&args.service),
-    };
+    let discovery = named(client, &args.service);
     let discovery = discovery.capabilities(&args.filter.capabilities).zone(&args.filter.zone);
     let discovery = args.filter.labels.iter().fold(discovery, |it, label| it.label(&label.key, &label.value));
     if args.filter.all { discovery.all() } else { discovery }

@@ -224,6 +224,10 @@ impl Row for Event {
 pub(crate) async fn history(caller: &Caller, args: History) -> Result<ExitCode, Failure> {
     let what = "cannot tell what happened";
     let client = caller.connect(what).await?;
+    let hint = args
+        .name
+        .as_ref()
+        .map(|name| format!("only {name} itself was asked for; what starts so: tenure history --prefix {name}"));
     let mut request = v1::HistoryRequest {
         resource: args.name.unwrap_or_default(),
         prefix: args.prefix.unwrap_or_default(),
@@ -239,7 +243,11 @@ pub(crate) async fn history(caller: &Caller, args: History) -> Result<ExitCode, 
         let Some(next) = page.next else { break };
         request.before = Some(next);
     }
+    let is_empty = rows.is_empty();
     print::draw(caller.output, &List(rows));
+    if let Some(hint) = hint.filter(|_| is_empty) {
+        print::say(&hint);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,6 @@
 //! A command under a lease: what is held is turned into limits for its process group, and given back when that is gone.
 
+use super::LAST_ANSWER;
 use crate::args::Keeping;
 use crate::failure::Failure;
 use crate::print;
@@ -10,9 +11,6 @@ use tenure::clock::Clock;
 use tenure::timing::{KILL_MARGIN, Timing, WRAPPED_TTL_GOOD, WRAPPED_TTL_MIN};
 use tenure::{Ask, Hold, Loss, Standing};
 use tokio::sync::watch;
-
-/// How long the server has to answer that a lease was given back. Without an answer the lease ends by itself.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The rules that were typed, found to fit together.
 pub(super) struct Rules {
@@ -150,7 +148,7 @@ impl Rules {
 /// Gives back what was held, now that nothing runs under it.
 pub(super) async fn give_back(hold: Hold) {
     let was_lost = hold.ensure().is_err();
-    if tokio::time::timeout(RELEASE_PATIENCE, hold.release()).await.is_err() && !was_lost {
+    if tokio::time::timeout(LAST_ANSWER, hold.release()).await.is_err() && !was_lost {
         print::say("the server does not answer: the lease was not given back, and ends by itself");
     }
 }

@@ -68,6 +68,10 @@ use std::time::Duration;
 use tenure::{Client, Error};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// How long the server has at the end to answer that something was given back: so long that the next leader of a cluster
+/// hears it. Without an answer it ends by itself.
+const LAST_ANSWER: Duration = Duration::from_secs(3);
+
 /// Who asks whom, and how the answer is printed.
 #[derive(Debug)]
 pub(crate) struct Caller {

@@ -1,13 +1,10 @@
 //! Waiting for what is asked for, until it comes, is refused, or is given up. Whoever gives up leaves the line, or is told that
 //! nobody knows.
 
+use super::LAST_ANSWER;
 use crate::print;
-use std::time::Duration;
 use tenure::{Ask, Client, Error, Hold};
 use tokio::sync::watch;
-
-/// How long it takes at most to leave a line that was given up.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is said when nobody has heard that the line was left.
 pub(super) const MAY_STAY: &str = "the server does not answer, and the claim may stay in line until its lease is over";
@@ -32,7 +29,7 @@ pub(super) async fn get<T>(client: &Client, ask: Ask, gives_up: impl Future<Outp
         return Err(not_got);
     }
     // The line is left before the process ends.
-    let has_left = client.close(LEAVE_PATIENCE).await == 0;
+    let has_left = client.close(LAST_ANSWER).await == 0;
     Err(match not_got {
         NotGot::GivenUp { by, .. } => NotGot::GivenUp { by, has_left },
         NotGot::Failed(_) if !has_left => NotGot::Failed(Error::Broken(MAY_STAY.into())),

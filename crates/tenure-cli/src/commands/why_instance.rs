@@ -190,8 +190,10 @@ impl Living {
         page.line(&format!("{} is registered and {}: {work}.", why.instance, self.health));
         let since = print::ago_ms(clock::wall_ms().saturating_sub(self.since_wall_ms));
         let left = Left { remaining_ms: self.valid_for_ms, of_ms: self.ttl_ms };
+        // Whoever is kept as a suspect is valid for longer.
+        let of = if self.valid_for_ms > self.ttl_ms { "with a TTL of" } else { "of" };
         let valid =
-            format!("{}{} of {}", page.bar(left), print::span_ms(self.valid_for_ms), print::span_ms(self.ttl_ms));
+            format!("{}{} {of} {}", page.bar(left), print::span_ms(self.valid_for_ms), print::span_ms(self.ttl_ms));
         let usual = self.usual_gap_ms.map_or_else(String::new, |ms| format!(", usually every {}", print::span_ms(ms)));
         let late = if self.late { "; the next one is late" } else { "" };
         let mut fact = |name: &str, value: &str| {
