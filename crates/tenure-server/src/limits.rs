@@ -308,6 +308,9 @@ pub(crate) const FRESH_ITEMS_MAX: usize = 4096;
 /// Targets in one answer to Prometheus, which asks for all at once.
 pub(crate) const TARGETS_MAX: usize = 50_000;
 
+/// The same in bytes, most of which are labels.
+pub(crate) const TARGETS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Networks that probes may go to: each address is held against all of them.
 pub(crate) const PROBE_NETWORKS_MAX: usize = 64;
 
@@ -334,6 +337,9 @@ pub(crate) const PROBE_HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// What is read of an answer of the gRPC health service, and of its headers: it is a number.
 pub(crate) const PROBE_MESSAGE_BYTES_MAX: u32 = 4 * 1024;
+
+/// What a target may send of such an answer before it was read, in bytes: as little as HTTP/2 lets one say.
+pub(crate) const PROBE_WINDOW: u32 = 65_535;
 
 /// The first probe of a new instance is due within this, however long its interval is: until then nobody uses it.
 pub(crate) const PROBE_SPREAD_MAX: Duration = Duration::from_secs(1);

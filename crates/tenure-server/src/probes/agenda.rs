@@ -32,9 +32,9 @@ pub(super) fn part(span: Duration, drawn: u64) -> Duration {
 }
 
 /// When a check is due next: an interval later, give or take a tenth, so that checks that began together do not stay
-/// together. One that ended after that is due at once.
+/// together. One that ended after that leaves its place to others for a tenth of it.
 pub(super) fn following(due: Duration, interval: Duration, drawn: u64, now: Duration) -> Duration {
-    (due + interval - interval / 10 + part(interval / 5, drawn)).max(now)
+    (due + interval - interval / 10 + part(interval / 5, drawn)).max(now + interval / 10)
 }
 
 #[cfg(test)]
@@ -72,6 +72,6 @@ mod tests {
         assert_eq!(following(ms(5_000), SECOND, 0, ms(5_200)), ms(5_900));
         assert_eq!(following(ms(5_000), SECOND, 1 << 63, ms(5_200)), ms(6_000));
         assert!(following(ms(5_000), SECOND, u64::MAX, ms(5_200)) < ms(6_100));
-        assert_eq!(following(ms(5_000), SECOND, 0, ms(8_000)), ms(8_000), "never in the past");
+        assert_eq!(following(ms(5_000), SECOND, 0, ms(8_000)), ms(8_100), "never in the past, and never at once");
     }
 }

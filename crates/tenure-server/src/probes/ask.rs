@@ -4,8 +4,9 @@
 
 use super::allow::{Forbidden, Networks};
 use super::secured;
-use crate::limits::{PROBE_ADDRESSES_MAX, PROBE_HEAD_BYTES_MAX, PROBE_MESSAGE_BYTES_MAX};
+use crate::limits::{PROBE_ADDRESSES_MAX, PROBE_HEAD_BYTES_MAX, PROBE_MESSAGE_BYTES_MAX, PROBE_WINDOW};
 use axum::body::Body;
+use axum::http::uri::PathAndQuery;
 use axum::http::{Request, Uri, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -19,9 +20,12 @@ use tenure_core::{Ask, Endpoint, Probe};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tonic_health::pb::HealthCheckRequest;
+use tonic::Status;
+use tonic::client::Grpc;
+use tonic::transport::Channel;
 use tonic_health::pb::health_check_response::ServingStatus;
-use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tonic_prost::ProstCodec;
 
 /// What a probe found, in words for people. None of them are the target's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,14 +146,16 @@ impl Question {
             .user_agent(&*self.agent)
             .map_err(|_| cut_off())?
             .http2_max_header_list_size(PROBE_MESSAGE_BYTES_MAX)
+            .initial_stream_window_size(PROBE_WINDOW)
+            .initial_connection_window_size(PROBE_WINDOW)
             .connect_with_connector(once)
             .await
             .map_err(unheard)?;
-        let mut client = HealthClient::new(channel).max_decoding_message_size(PROBE_MESSAGE_BYTES_MAX as usize);
-        match client.check(HealthCheckRequest { service: service.to_owned() }).await {
-            Ok(answer) if answer.get_ref().status() == ServingStatus::Serving => Ok("it serves".into()),
-            Ok(answer) => Err(Found::Ill(format!("its health is {}", answer.get_ref().status().as_str_name()))),
-            Err(status) => Err(Found::Ill(format!("its health service answered {:?}", status.code()))),
+        let refused = |status: Status| Found::Ill(format!("its health service answered {:?}", status.code()));
+        match check(channel, service).await.map_err(refused)? {
+            Some(ServingStatus::Serving) => Ok("it serves".into()),
+            Some(status) => Err(Found::Ill(format!("its health is {}", status.as_str_name()))),
+            None => Err(Found::Ill("its health service does not answer once".into())),
         }
     }
 
@@ -157,6 +163,20 @@ impl Question {
         let (host, port) = (self.endpoint.host(), self.endpoint.port());
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
+}
+
+/// Asks for the health of a service. None: the answer is not one message. A call for one answer would read on for as long
+/// as there are more, so this is asked as if for many.
+async fn check(channel: Channel, service: &str) -> Result<Option<ServingStatus>, Status> {
+    let mut client = Grpc::new(channel).max_decoding_message_size(PROBE_MESSAGE_BYTES_MAX as usize);
+    let closed = |_| Status::unavailable("the connection is closed");
+    client.ready().await.map_err(closed)?;
+    let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
+    let codec = ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
+    let request = tonic::Request::new(HealthCheckRequest { service: service.to_owned() });
+    let mut answers = client.server_streaming(request, path, codec).await?.into_inner();
+    let Some(answer) = answers.message().await? else { return Ok(None) };
+    Ok(answers.message().await?.is_none().then(|| answer.status()))
 }
 
 /// Connects to the first of some addresses that can be connected to.

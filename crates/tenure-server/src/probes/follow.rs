@@ -79,8 +79,8 @@ fn soon(interval: Duration) -> Duration {
 }
 
 impl Watched {
-    fn is_same(&self, other: &Self) -> bool {
-        let what = |it: &Self| (it.lease, it.name.clone(), it.endpoint.clone(), it.probe.clone());
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let what = |it: &Self| (it.lease, it.epoch, it.name.clone(), it.endpoint.clone(), it.probe.clone());
         what(self) == what(other)
     }
 }
@@ -94,6 +94,7 @@ pub(super) fn checks(key: &InstanceKey, instance: &Instance) -> Vec<Watched> {
     let watched = probed.map(|(check, probe)| Watched {
         instance: key.clone(),
         lease: instance.lease(),
+        epoch: instance.epoch(),
         name: check.name.clone(),
         endpoint: instance.details().endpoints[probe.endpoint].clone(),
         probe: probe.clone(),

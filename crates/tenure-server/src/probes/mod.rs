@@ -21,7 +21,9 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Command, Endpoint, Finding, Health, InstanceKey, LeaseId, Note, Probe, Revision, SetHealth, Word};
+use tenure_core::{
+    Command, Endpoint, Epoch, Finding, Health, InstanceKey, LeaseId, Note, Probe, Revision, SetHealth, Word,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -63,6 +65,7 @@ struct Prober {
 struct Watched {
     instance: InstanceKey,
     lease: LeaseId,
+    epoch: Option<Epoch>,
     name: Word,
     endpoint: Endpoint,
     probe: Probe,
@@ -93,10 +96,11 @@ enum Done {
     Told,
 }
 
-/// Probes that began later than an interval after they were due, and when that was last said.
+/// Probes that began later than an interval after they were due, those that came to nothing, and when that was last said.
 #[derive(Default)]
 struct Late {
     count: u64,
+    unknown: u64,
     said: Option<Duration>,
 }
 
@@ -192,7 +196,10 @@ impl Prober {
     fn done(&mut self, check: u64, done: Done) {
         let Some(watched) = self.checks.get_mut(&check) else { return };
         if let Done::Asked { found, was_slow } = done {
-            watched.is_slow = was_slow;
+            if found == Found::Nothing {
+                self.late.note_nothing(self.node.monotonic());
+            }
+            watched.is_slow = was_slow || watched.is_slow && found == Found::Nothing;
             if let Some(command) = watched.verdict(&self.node, found) {
                 let node = self.node.clone();
                 self.running.spawn(async move {
@@ -216,7 +223,9 @@ impl Watched {
     fn verdict(&mut self, node: &Node, found: Found) -> Option<SetHealth> {
         let finding = |finding: &Finding| (finding.health, finding.note.clone());
         let (is, noted) = node.read_stale(|ledger| {
-            let instance = ledger.instance(&self.instance).filter(|instance| instance.lease() == self.lease)?;
+            // It may have moved since, or somebody else may have taken its place.
+            let instance = ledger.instance(&self.instance)?;
+            follow::checks(&self.instance, instance).iter().find(|check| check.is_same(self))?;
             instance.findings().find(|(check, _)| check.name == self.name).map(|(_, found)| finding(found))
         })?;
         let (health, words) = match found {
@@ -273,9 +282,24 @@ impl Late {
             return;
         }
         self.count += 1;
+        self.say(now);
+    }
+
+    /// Nor do those say anything for which there was no room.
+    fn note_nothing(&mut self, now: Duration) {
+        self.unknown += 1;
+        self.say(now);
+    }
+
+    fn say(&mut self, now: Duration) {
         if self.said.is_none_or(|said| now.saturating_sub(said) >= PROBES_LATE_PAUSE) {
-            tracing::warn!(late = self.count, "probes begin late: too many targets do not answer at once");
-            *self = Self { count: 0, said: Some(now) };
+            let Self { count: late, unknown, .. } = *self;
+            tracing::warn!(
+                late,
+                unknown,
+                "probes begin late or come to nothing: too many targets do not answer at once"
+            );
+            *self = Self { said: Some(now), ..Self::default() };
         }
     }
 }

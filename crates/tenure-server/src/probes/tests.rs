@@ -10,10 +10,14 @@ use crate::cluster::tests::{Room, leader, open};
 use crate::disk::MemoryDisk;
 use crate::entropy::SystemEntropy;
 use crate::lessor::Tuning;
-use crate::limits::{PROBES_QUICK_MAX, PROBES_SLOW_MAX};
+use crate::limits::{PROBE_QUICK, PROBES_QUICK_MAX, PROBES_SLOW_MAX};
 use crate::node::{Environment, Node};
 use crate::peers::Nowhere;
 use crate::workers::Workers;
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -222,6 +226,25 @@ async fn strange_targets_are_ill_and_cost_no_more_than_their_timeout() {
 }
 
 #[tokio::test]
+async fn a_health_service_that_answers_for_ever_is_ill_and_not_listened_to() {
+    let node = node(&["127.0.0.0/8"]).await;
+    let many = Target::new(|stream| async move {
+        let serve = hyper::service::service_fn(|_| async {
+            // A message that says that it serves, again and again.
+            let frames =
+                futures::stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(&[0, 0, 0, 0, 2, 8, 1])));
+            let answer = Response::builder().header("content-type", "application/grpc").body(Body::from_stream(frames));
+            Ok::<_, Infallible>(answer.unwrap())
+        });
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = server.serve_connection(TokioIo::new(stream), serve).await;
+    })
+    .await;
+    register(&node, "many", &many.url(), check(Ask::Grpc { service: "".into() }, PATIENT)).await;
+    until_says(&node, "many", Health::Critical, "does not answer once").await;
+}
+
+#[tokio::test]
 async fn no_more_than_a_little_of_an_answer_is_read() {
     let node = node(&["127.0.0.0/8"]).await;
     let written = Arc::new(AtomicUsize::new(0));
@@ -282,7 +305,7 @@ async fn what_is_not_allowed_is_not_touched_and_stays_unknown_with_a_note() {
     let open = node(&["10.0.0.0/8", "0.0.0.0/0", "::/0"]).await;
     for (id, endpoint) in [("meta", "http://169.254.169.254:80"), ("mapped", "http://[::ffff:169.254.169.254]:80")] {
         register(&open, id, endpoint, check(http("/"), PATIENT)).await;
-        until_says(&open, id, Health::Unknown, "169.254.169.254 is never probed").await;
+        until_says(&open, id, Health::Unknown, "its address is never probed").await;
     }
     // A name is as good as its worst address, and this one's is not in the network.
     let other = node(&["10.0.0.0/8"]).await;
@@ -315,15 +338,23 @@ async fn more_hanging_targets_than_there_is_room_for_hold_up_nobody() {
     })
     .await;
     let hanging = PROBES_QUICK_MAX + PROBES_SLOW_MAX + 50;
-    // None of them is over before this test has lost its patience.
     for number in 0..hanging {
-        register(&node, &format!("h{number}"), &hangs.url(), check(http("/"), 120_000)).await;
+        register(&node, &format!("h{number}"), &hangs.url(), check(http("/"), PATIENT)).await;
     }
     let well = Target::answering(OK).await;
     register(&node, "well", &well.url(), check(http("/"), QUICK)).await;
     until_says(&node, "well", Health::Passing, "").await;
     until(&node, "the others are never tried", |_| hangs.count() >= hanging).await;
     until(&node, "it is probed too seldom", |_| well.count() >= 4).await;
+    // Who takes long and is well has a turn, too.
+    let slow = Target::new(|mut stream| async move {
+        request(&mut stream).await;
+        tokio::time::sleep(PROBE_QUICK * 2).await;
+        let _ = stream.write_all(OK.as_bytes()).await;
+    })
+    .await;
+    register(&node, "slow", &slow.url(), check(http("/"), QUICK)).await;
+    until_says(&node, "slow", Health::Passing, "").await;
     let most = most.load(Ordering::SeqCst);
     // What was left a moment ago is seen to be a moment later.
     assert!(most <= PROBES_SLOW_MAX + 2 * PROBES_QUICK_MAX, "{most} at once");

@@ -3,7 +3,7 @@
 use super::HttpDoor;
 use super::discover::WhichInstances;
 use super::problem::{NotRead, Problem};
-use crate::limits::{PAGE_MAX, TARGETS_MAX};
+use crate::limits::{PAGE_MAX, TARGETS_BYTES_MAX, TARGETS_MAX};
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::Serialize;
@@ -31,6 +31,12 @@ pub(super) struct Target {
     labels: BTreeMap<String, String>,
 }
 
+impl Target {
+    fn bytes(&self) -> usize {
+        self.targets[0].len() + self.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
+}
+
 /// Lists targets for Prometheus' `http_sd_configs`. There is one group for each endpoint of each instance that new work can
 /// go to; with `all` also of the others.
 #[utoipa::path(get, path = "/v1/prometheus/targets", tag = "registry", params(WhichInstances, Scheme), responses(
@@ -44,13 +50,18 @@ pub(super) async fn targets(
     let (which, rest) = WhichInstances::read(query.as_deref().unwrap_or_default(), &["scheme"])?;
     let mut request = which.message(&rest)?;
     request.limit = u32::try_from(PAGE_MAX).unwrap_or(u32::MAX);
-    let mut targets = Vec::new();
+    let (mut targets, mut bytes) = (Vec::new(), 0);
     loop {
         let page = door.desk.discover(&request).await?;
-        targets.extend(page.items.iter().flat_map(|instance| targets_of(instance, &rest.scheme)));
-        if targets.len() > TARGETS_MAX {
-            let detail = format!("there are more than {TARGETS_MAX} targets; ask for less, such as by `service`");
-            return Err(Problem::new(Code::TooMany, detail));
+        for target in page.items.iter().flat_map(|instance| targets_of(instance, &rest.scheme)) {
+            bytes += target.bytes();
+            targets.push(target);
+            if targets.len() > TARGETS_MAX || bytes > TARGETS_BYTES_MAX {
+                let (most, mib) = (TARGETS_MAX, TARGETS_BYTES_MAX >> 20);
+                let detail =
+                    format!("there are more than {most} targets or {mib} MiB; ask for less, such as by `service`");
+                return Err(Problem::new(Code::TooMany, detail));
+            }
         }
         if page.next.is_empty() {
             return Ok(Json(targets));
