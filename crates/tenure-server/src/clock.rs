@@ -59,6 +59,8 @@ pub(crate) struct ServiceClock {
     begins_until: Duration,
     /// While no lease lives time stands still, and nobody's deadline is late for it.
     resting: bool,
+    /// What it showed when the newest entry was proposed that came back, and when that was: then nobody else led.
+    led: (Duration, Duration),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +79,7 @@ impl ServiceClock {
     pub(crate) fn start(now: Moment, at: Duration, step_max: Duration) -> Self {
         let shown = Duration::from_millis(now.millis());
         let (dropped, pace, begins_until) = (Duration::ZERO, Pace::Opens(at), at + STEP_MAX);
-        Self { shown, at, seen: shown, step_max, dropped, pace, begins_until, resting: false }
+        Self { shown, at, seen: shown, step_max, dropped, pace, begins_until, resting: false, led: (shown, at) }
     }
 
     /// Reads the time for a stamp.
@@ -95,6 +97,9 @@ impl ServiceClock {
         self.read(at);
         let fresh = Duration::from_millis(stamp.millis()) + self.step_max;
         self.seen = self.seen.max(self.shown.min(fresh));
+        if proposed >= self.led.1 {
+            self.led = (Duration::from_millis(stamp.millis()), proposed);
+        }
         self.pace = match self.pace {
             Pace::Stuck => Pace::Opens(at),
             // One that took so long was in another stall. But a disk that is always so slow must not stop time for ever.
@@ -112,7 +117,7 @@ impl ServiceClock {
     /// Goes on if it stood still.
     pub(crate) fn wake(&mut self, at: Duration) {
         if self.resting {
-            self.at = at;
+            (self.at, self.led) = (at, (self.shown, at));
             self.resting = false;
         }
     }
@@ -120,6 +125,16 @@ impl ServiceClock {
     /// What the clock shows at a monotonic time, without reading it for good.
     pub(crate) fn peek(&self, at: Duration) -> Moment {
         moment(self.look(at).shown)
+    }
+
+    /// What the time of the service is at the latest, should somebody else lead by now: while no entry comes back, nobody
+    /// here knows.
+    pub(crate) fn at_latest(&self, at: Duration) -> Moment {
+        let Look { shown, pace, .. } = self.look(at);
+        match pace {
+            Pace::Stuck => moment(self.led.0 + at.saturating_sub(self.led.1)),
+            Pace::Runs | Pace::RunsFrom(_) | Pace::Opens(_) => moment(shown),
+        }
     }
 
     /// How long it takes at least, from a monotonic time on, until the clock shows this moment.
@@ -210,6 +225,21 @@ mod tests {
         quick.applied(at(1_000), ms(560), ms(570));
         assert_eq!(quick.read(ms(600)), at(1_030));
         assert_eq!(quick.dropped(), Duration::ZERO);
+    }
+
+    #[test]
+    fn whoever_is_cut_off_counts_on_for_others() {
+        let mut clock = running();
+        clock.applied(at(90), ms(90), ms(100));
+        assert_eq!((clock.peek(ms(200)), clock.at_latest(ms(200))), (at(200), at(200)));
+        let cap = clock.peek(ms(60_000));
+        assert!(cap <= at(700), "{cap}");
+        assert_eq!(clock.at_latest(ms(60_000)), at(60_000));
+        // Also when it was looked at meanwhile, and until an entry comes back.
+        assert_eq!(clock.read(ms(70_000)), cap);
+        assert_eq!(clock.at_latest(ms(80_000)), at(80_000));
+        clock.applied(cap, ms(80_000), ms(80_010));
+        assert_eq!(clock.at_latest(ms(80_020)), cap);
     }
 
     #[test]

@@ -375,7 +375,7 @@ impl Node {
         let certain = async {
             let asked_at = self.inner.clock.monotonic();
             let (index, now) = self.read_index().await?;
-            self.inner.heard.send_replace(now.map(|now| (now, asked_at)));
+            self.inner.heard.send_replace(now.or(self.service_time()).map(|now| (now, asked_at)));
             self.replica().reached(index).await.then_some(now)
         };
         let certain = tokio::time::timeout(READ_TIMEOUT, certain.instrument(trace::read_index())).await;
@@ -427,7 +427,8 @@ impl Node {
             let passed = u64::try_from(at.saturating_sub(asked_at).as_millis()).unwrap_or(u64::MAX);
             Moment::from_millis(now.millis().saturating_add(passed))
         };
-        let about = self.service_time().or(heard.map(since));
+        let leads = self.inner.service.borrow().map(|service| service.at_latest(at));
+        let about = leads.or(heard.map(since));
         self.read_stale(|ledger| about.unwrap_or_default().max(ledger.now()))
     }
 

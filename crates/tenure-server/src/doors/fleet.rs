@@ -73,8 +73,8 @@ struct Watch {
     at: Revision,
     /// The snapshot was read at this revision or before.
     floor: Revision,
-    /// What was put since, and the revision at which it was read.
-    recent: BTreeMap<InstanceKey, Revision>,
+    /// What was put since, by service, and the revision at which it was read.
+    recent: BTreeMap<Name, BTreeMap<InstanceId, Revision>>,
     /// Whether the watcher knows of no instance. None: it resumed, and only it knows.
     is_empty: Option<bool>,
 }
@@ -142,13 +142,10 @@ impl Watch {
 
     /// Goes on after a revision that may have been told by another node, which was ahead of this one.
     async fn resume(&mut self) -> Result<(), Gone> {
-        let node = self.desk.node();
-        if node.read_stale(|ledger| self.at > ledger.revision())
-            && let Err(not_yet) = node.read(|_, _| ()).await
-        {
-            return Err(self.fail(unready(&not_yet)).await);
-        }
-        let now = node.read_stale(Ledger::revision);
+        let now = match self.desk.node().read(|ledger, _| ledger.revision()).await {
+            Ok(now) => now,
+            Err(not_yet) => return Err(self.fail(unready(&not_yet)).await),
+        };
         if self.at > now {
             return Err(self.fail(watch::ahead(self.at, now)).await);
         }
@@ -171,14 +168,13 @@ impl Watch {
             return Ok(());
         }
         let mut changes = changes.into_iter().peekable();
+        let (mut has_put, mut has_removed) = (false, false);
         loop {
             let mut reply = self.part(&mut changes);
-            reply.last = changes.peek().is_none();
-            reply.revision = if reply.last { self.at.0 } else { 0 };
-            let last = reply.last;
-            if last {
-                reply.became_empty = self.has_become_empty(&reply);
-            }
+            let last = changes.peek().is_none();
+            (reply.last, reply.revision) = (last, if last { self.at.0 } else { 0 });
+            (has_put, has_removed) = (has_put || !reply.put.is_empty(), has_removed || !reply.removed.is_empty());
+            reply.became_empty = last && self.has_become_empty(has_put, has_removed);
             self.send(reply).await?;
             if last {
                 return Ok(());
@@ -206,13 +202,18 @@ impl Watch {
                         let item = instance::item(ledger, &key.service, &key.id, instance, now);
                         bytes += item.encoded_len();
                         reply.put.push(item);
-                        recent.insert(key, ledger.revision());
+                        recent.entry(key.service).or_default().insert(key.id, ledger.revision());
                     }
                     None => {
                         let end = end.filter(|_| ledger.instance(&key).is_none());
                         let (service, id) = (key.service.to_string(), key.id.to_string());
                         reply.removed.push(RemovedInstance { service, id, end });
-                        recent.remove(&key);
+                        if let Entry::Occupied(mut of_service) = recent.entry(key.service) {
+                            of_service.get_mut().remove(&key.id);
+                            if of_service.get().is_empty() {
+                                of_service.remove();
+                            }
+                        }
                     }
                 }
             }
@@ -221,11 +222,11 @@ impl Watch {
     }
 
     /// Whether the watcher knows of no instance any longer, and did before.
-    fn has_become_empty(&mut self, reply: &WatchInstancesReply) -> bool {
-        if !reply.put.is_empty() {
+    fn has_become_empty(&mut self, has_put: bool, has_removed: bool) -> bool {
+        if has_put {
             self.is_empty = Some(false);
         }
-        if reply.removed.is_empty() || self.is_empty == Some(true) {
+        if !has_removed || self.is_empty == Some(true) {
             return false;
         }
         let is_empty = self.desk.node().read_stale(|ledger| !self.wanted.is_met_in(ledger));
@@ -241,25 +242,40 @@ impl Watch {
             return Ok(Duration::ZERO);
         }
         self.at = self.at.max(told);
-        let mut reply = WatchInstancesReply { last: true, revision: self.at.0, ..Default::default() };
+        let mut reply = WatchInstancesReply::default();
         let mut pause = FRESH_MAX;
         let mut from = Some(String::new());
-        while let Some(first) = from {
+        'all: while let Some(first) = from {
             let (services, next) = self.services(&first);
             for service in services {
-                // Without the leader nobody knows, and whoever watches runs out of what was told before.
-                let Ok((fresh, again)) = self.fresh(&service).await else { break };
+                // Without the leader nobody knows, and whoever watches runs out of what was told before, unless one is there
+                // soon.
+                let Ok((fresh, again)) = self.fresh(&service).await else {
+                    pause = FRESH_MIN;
+                    break 'all;
+                };
                 reply.fresh.extend(fresh);
                 pause = pause.min(again);
                 if reply.encoded_len() > PAGE_BYTES {
-                    self.send(std::mem::take(&mut reply)).await?;
-                    (reply.last, reply.revision) = (true, self.at.0);
+                    self.send_fresh(std::mem::take(&mut reply)).await?;
                 }
             }
             from = next;
         }
-        self.send(reply).await?;
+        self.send_fresh(reply).await?;
         Ok(pause)
+    }
+
+    /// Those who have ended by what it says are told of first: it says how long everybody else is valid.
+    async fn send_fresh(&mut self, reply: WatchInstancesReply) -> Result<(), Gone> {
+        let applied = self.desk.node().read_stale(Ledger::revision);
+        // It fails if the node stops, and then nothing is said any more.
+        self.desk.node().revisions().wait_for(|told| *told >= applied).await.map_err(|_| Gone)?;
+        if self.bell.is_rung() {
+            let from = self.bell.rung().await;
+            self.changes(Revision(from.saturating_sub(1)), false).await?;
+        }
+        self.send(WatchInstancesReply { last: true, revision: self.at.0, ..reply }).await
     }
 
     /// Some of the services that are watched, and where the others begin.
@@ -272,27 +288,21 @@ impl Watch {
     }
 
     async fn fresh(&mut self, service: &Name) -> Result<(Vec<tenure_api::v1::Fresh>, Duration), Unready> {
-        let of_service = |key: &&InstanceKey| key.service == *service;
-        let recent: Vec<InstanceKey> = self.recent.keys().filter(of_service).cloned().collect();
         let node = self.desk.node();
-        let floor = match recent.len() {
-            count if count > FRESH_RECENT_MAX => self.at.max(self.floor),
-            _ => self.floor,
-        };
+        let is_much = self.recent.get(service).is_some_and(|recent| recent.len() > FRESH_RECENT_MAX);
+        let floor = if is_much { self.at.max(self.floor) } else { self.floor };
         let validity = self.desk.fresh().of(node, service, floor).await?;
-        for key in recent {
-            if let Entry::Occupied(put) = self.recent.entry(key)
-                && *put.get() <= validity.revision
-            {
-                put.remove();
-            }
-        }
+        let mut recent = self.recent.remove(service).unwrap_or_default();
+        recent.retain(|_, put| *put > validity.revision);
         let now = node.service_time_about();
-        let recent: Vec<(InstanceId, Moment)> = node.read_stale(|ledger| {
-            let keys = self.recent.keys().filter(of_service);
-            keys.filter_map(|key| Some((key.id.clone(), fresh::end(ledger, key)?))).collect()
+        let ends: Vec<(InstanceId, Moment)> = node.read_stale(|ledger| {
+            let key = |id: &InstanceId| InstanceKey { service: service.clone(), id: id.clone() };
+            recent.keys().filter_map(|id| Some((id.clone(), fresh::end(ledger, &key(id), now)?))).collect()
         });
-        Ok((validity.told(service, &recent, now), validity.again_in(now)))
+        if !recent.is_empty() {
+            self.recent.insert(service.clone(), recent);
+        }
+        Ok((validity.told(service, &ends, now), validity.again_in(now)))
     }
 }
 

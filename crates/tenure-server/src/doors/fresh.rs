@@ -134,7 +134,7 @@ fn work_out(node: &Node, service: &Name) -> Validity {
             let mut each = ledger.instances(service, &first).peekable();
             let looked_at = each.by_ref().take(COUNTED_MAX);
             ends.extend(looked_at.map(|(id, instance)| {
-                let end = end_of(ledger, instance);
+                let end = ledger.valid_until(instance, now);
                 (id.clone(), end, is_late(ledger, instance, end, now))
             }));
             each.peek().map(|(id, _)| id.to_string())
@@ -149,13 +149,9 @@ fn is_late(ledger: &Ledger, instance: &Instance, end: Moment, now: Moment) -> bo
     end.millis_since(now) < ttl_ms / 2
 }
 
-fn end_of(ledger: &Ledger, instance: &Instance) -> Moment {
-    ledger.lease(instance.lease()).map_or_else(Moment::default, tenure_core::Lease::ends_at)
-}
-
 /// When an instance ends unless it is renewed, if it lives.
-pub(super) fn end(ledger: &Ledger, key: &InstanceKey) -> Option<Moment> {
-    ledger.instance(key).map(|instance| end_of(ledger, instance))
+pub(super) fn end(ledger: &Ledger, key: &InstanceKey, now: Moment) -> Option<Moment> {
+    ledger.instance(key).map(|instance| ledger.valid_until(instance, now))
 }
 
 #[cfg(test)]

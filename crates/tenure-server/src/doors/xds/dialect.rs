@@ -54,8 +54,10 @@ impl Nonces {
 
     fn heard(&self, nonce: &str, complaint: Option<Complaint>) -> Heard {
         match complaint {
-            _ if self.last == 0 || self.is_stale(nonce) => Heard::Nothing,
+            _ if self.last == 0 => Heard::Nothing,
+            // Whatever it is that was not taken, nobody else hears of it.
             Some(complaint) => Heard::Rejected(complaint.message),
+            None if self.is_stale(nonce) => Heard::Nothing,
             None => Heard::Taken,
         }
     }
@@ -76,7 +78,7 @@ impl Dialect for Whole {
         must_be_endpoints(&ask.type_url)?;
         // It was sent before the newest was read: what is wanted then is said with the answer to that.
         if self.nonces.is_stale(&ask.response_nonce) {
-            return Ok(Heard::Nothing);
+            return Ok(self.nonces.heard(&ask.response_nonce, ask.error_detail));
         }
         must_be_names(&ask.resource_names)?;
         if !self.has_asked && ask.resource_names.is_empty() {

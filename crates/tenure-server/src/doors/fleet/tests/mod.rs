@@ -108,7 +108,9 @@ impl View {
         for (id, until) in &self.until {
             let key = InstanceKey::parse(&format!("s/{id}")).unwrap();
             // It may be gone by now, and that is on its way.
-            let end = node.read_stale(|ledger| fresh::end(ledger, &key));
+            let end = node.read_stale(|ledger| {
+                ledger.instance(&key).and_then(|it| ledger.lease(it.lease())).map(tenure_core::Lease::ends_at)
+            });
             assert!(end.is_none_or(|end| *until <= end.millis()), "{id} ends {end:?}, told {until}: {reply:?}");
         }
     }
@@ -204,6 +206,9 @@ async fn a_node_that_hears_nothing_any_more_vouches_for_nobody() {
     register(&node, 1, 600_000).await;
     let (service, floor) = (Name::parse("s").unwrap(), Revision(0));
     desk.fresh().of(&node, &service, floor).await.unwrap();
+    let mut replies = watch_all(&desk);
+    while replies.next().await.unwrap().unwrap().fresh.is_empty() {}
+    let (at, revision) = (node.service_time_about(), node.read_stale(Ledger::revision));
     node.stop().await;
     sleep(FRESH_SHARED).await;
     for again in 0..4 {
@@ -211,6 +216,53 @@ async fn a_node_that_hears_nothing_any_more_vouches_for_nobody() {
         let vouched = desk.fresh().of(&node, &service, floor).await;
         assert!(vouched.is_err(), "asked {again} times in vain, and then {vouched:?}");
     }
+    let about = node.service_time_about();
+    assert!(about.millis_since(at) >= FRESH_SHARED.as_millis() as u64, "nothing seems to last: {at} to {about}");
+    let resume = WatchInstancesRequest { service: "s".into(), after: revision.0, ..Default::default() };
+    let resumed = open(desk.clone(), resume).unwrap().next().await.unwrap();
+    assert!(resumed.is_err(), "{resumed:?}");
+}
+
+/// Nor is it waited with until what was told before has run out.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hears_nothing_goes_on_asking() {
+    let desk = open_desk().await;
+    register(desk.node(), 1, 600_000).await;
+    let mut replies = watch_all(&desk);
+    while replies.next().await.unwrap().unwrap().fresh.is_empty() {}
+    desk.node().stop().await;
+    let begun = Instant::now();
+    for _ in 0..8 {
+        let reply = replies.next().await.unwrap().unwrap();
+        assert!(reply.fresh.is_empty(), "{reply:?}");
+    }
+    // The first of them may be as late as it was said before.
+    let passed = begun.elapsed();
+    assert!(passed < FRESH_MAX + FRESH_MAX, "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_nobody_is_left_is_said_however_many_came_and_went() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    let mut replies = watch_all(&desk);
+    assert!(replies.next().await.unwrap().unwrap().snapshot);
+    let (many, last) = (PAGE as u64 + 200, 9_000..9_100);
+    futures::future::join_all((1_000..1_000 + many).chain(last.clone()).map(|n| register(&node, n, 600_000))).await;
+    futures::future::join_all(last.map(|n| deregister(&node, n))).await;
+    let there = node.read_stale(Ledger::revision).0;
+    while replies.next().await.unwrap().unwrap().revision < there {}
+    futures::future::join_all((1_000..1_000 + many).map(|n| deregister(&node, n))).await;
+    let gone = node.read_stale(Ledger::revision).0;
+    let mut marked = false;
+    loop {
+        let reply = replies.next().await.unwrap().unwrap();
+        marked |= reply.became_empty;
+        if reply.revision >= gone {
+            break;
+        }
+    }
+    assert!(marked);
 }
 
 #[tokio::test(start_paused = true)]
