@@ -2,10 +2,10 @@
 //! or a file, because two nodes must never disagree on what an entry does.
 
 /// The newest version of the rules that this build can apply.
-pub const RULES_MAX: u32 = 4;
+pub const RULES_MAX: u32 = 5;
 
 /// The oldest version of the rules that this build can apply. Earlier ones were never released.
-pub const RULES_MIN: u32 = 4;
+pub const RULES_MIN: u32 = 5;
 
 /// A resource name, in bytes. Long enough for any path people type, short enough to be a map key.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -155,6 +155,9 @@ pub const CHECK_MS_MAX: u64 = 3_600_000;
 /// The shortest time that a probe is given, in milliseconds.
 pub const PROBE_MS_MIN: u64 = 10;
 
+/// The longest time that a probe is given, in milliseconds. Whoever hangs for longer takes the place of others.
+pub const PROBE_MS_MAX: u64 = 10_000;
+
 /// The longest time for which a pushed status may hold without being repeated, in milliseconds: jobs push once a day.
 pub const PUSHED_MS_MAX: u64 = 86_400_000;
 
@@ -193,9 +196,16 @@ pub const COHORT_MIN: u64 = 10;
 /// How much longer than its deadline a suspect lease is kept at most, in milliseconds; twice its TTL, if that is less.
 pub const SUSPECT_MS_MAX: u64 = 300_000;
 
-/// For how long the judgement of a cohort is good for its next lease that falls due, in milliseconds. To judge means to
-/// look at every lease of the cohort.
+/// For how long the judgement of a cohort is good for its next lease that falls due, in milliseconds; an eighth of that
+/// lease's TTL, if that is less. To judge means to look at every lease of the cohort.
 pub const JUDGED_MS: u64 = 250;
+
+/// A judgement is good for at least a millisecond for so many leases of the cohort, so that a large one is not looked at all
+/// the time.
+pub const JUDGED_PER_MS: u64 = 400;
+
+/// Leases of a cohort that are looked at to answer a question.
+pub const COHORT_SHOWN_MAX: usize = 10_000;
 
 /// Leases that one entry looks at to judge cohorts; the first judgement is made in any case. What is due and was not
 /// judged is merely late, and the next tick follows at once.

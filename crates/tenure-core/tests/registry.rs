@@ -8,11 +8,12 @@ mod support;
 use proptest::collection;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use support::history::instance_plans;
 use support::witness::Witness;
 use support::{a_grant, all_accepted, entry, id, name, refusal, renew, restored, runner, tick, ttl};
 use tenure_core::{
-    Command, Details, Draft, End, Endpoint, Grant, Happening, InstanceKey, Judgement, LeaseId, Ledger, Moment, On,
-    Refusal, Register, Word, limits,
+    Command, Counts, Details, Draft, End, Endpoint, Grant, Happening, InstanceKey, Judgement, LeaseId, Ledger,
+    Lifetime, Moment, On, Refusal, Register, Span, Word, limits,
 };
 
 fn details(zone: Option<&str>) -> Details {
@@ -140,6 +141,82 @@ fn a_long_ttl_is_kept_for_five_minutes_more() {
     witness.apply(&entry(0, (1..=10).map(|lease| register_at(lease, "api", 3_600_000)).collect()));
     let until = done(&witness.apply(&tick(3_600_000)).events).suspected[&id(1)].0;
     assert_eq!(until, Moment::from_millis(3_600_000 + limits::SUSPECT_MS_MAX));
+}
+
+/// However silent, nobody outlives what it may live at most.
+#[test]
+fn a_suspect_is_kept_no_longer_than_its_lifetime() {
+    let mut witness = Witness::default();
+    let lifetime = Lifetime { span: Span::at_most(60_000, 60_000).unwrap(), counts: Counts::Always };
+    let register = |lease| match register_at(lease, "api", 15_000) {
+        Command::Register(Register { instance, epoch, on: On::New(grant), details }) => {
+            let on = On::New(Grant { lifetime: Some(lifetime), ..grant });
+            Command::Register(Register { instance, epoch, on, details })
+        }
+        other => panic!("{other:?}"),
+    };
+    witness.apply(&entry(0, (1..=10).map(register).collect()));
+    for at_ms in [14_000, 28_000, 42_000] {
+        witness.apply(&entry(at_ms, vec![renew(1..=10)]));
+    }
+    let suspected = done(&witness.apply(&tick(57_000)).events).suspected;
+    let until = Moment::from_millis(60_000);
+    assert!(suspected.len() == 10 && suspected.values().all(|(at, _)| *at == until), "{suspected:?}");
+    assert_eq!(done(&witness.apply(&tick(60_000)).events).ended, ids(1..=10));
+}
+
+/// A judgement of a moment ago is none for those who live for moments only.
+#[test]
+fn short_lives_are_judged_anew() {
+    let mut witness = Witness::default();
+    witness.apply(&entry(600, (1..=20).map(|lease| register_at(lease, "api", 300)).collect()));
+    witness.apply(&entry(700, vec![renew(1..=20)]));
+    witness.apply(&entry(800, vec![renew(2..=20)]));
+    witness.apply(&entry(900, vec![renew(2..=20)]));
+    assert_eq!(done(&witness.apply(&tick(1_000)).events).ended, ids(1..=1), "one of twenty");
+    assert_eq!(done(&witness.apply(&tick(1_200)).events).suspected.len(), 19, "all of the others at once");
+}
+
+/// What is said to be valid is so whatever becomes of it: it may be heard of once more, and end one TTL later.
+#[test]
+fn a_suspect_is_valid_for_no_longer_than_one_that_was_just_heard_of() {
+    let mut witness = hundred(90);
+    witness.apply(&tick(25_000));
+    let key = InstanceKey::parse("api/i1").unwrap();
+    let valid = |ledger: &Ledger, now| ledger.valid_until(ledger.instance(&key).unwrap(), Moment::from_millis(now));
+    assert_eq!(valid(witness.ledger(), 25_000), Moment::from_millis(40_000));
+    assert_eq!(valid(witness.ledger(), 50_000), Moment::from_millis(55_000), "and not longer than it is kept");
+}
+
+/// Orders of all kinds about instances of a cohort that has fallen silent, so that whoever falls due is kept.
+#[test]
+fn whatever_happens_to_suspects_every_promise_is_kept() {
+    let seen = Cell::new((0_usize, 0_usize, 0_usize));
+    let result = runner(500, file!()).run(&instance_plans(40), |plans| {
+        let mut witness = Witness::default();
+        let crowd = (0..48).map(|n| {
+            let instance = InstanceKey::parse(&format!("{}/crowd{n}", if n < 24 { "api" } else { "db/x" })).unwrap();
+            let on = On::New(a_grant(1_000 + n, 600_000));
+            let details = details((n % 2 == 0).then_some("z1"));
+            Command::Register(Register { instance, epoch: None, on, details })
+        });
+        witness.apply(&entry(0, crowd.collect()));
+        witness.apply(&tick(300_000));
+        let (mut suspected, mut cleared, mut renewed) = seen.get();
+        for plan in &plans {
+            let entry = plan.entry(witness.ledger());
+            let events = witness.apply(&entry).events;
+            let count = |is: fn(&Happening) -> bool| events.iter().filter(|event| is(&event.what)).count();
+            suspected += count(|what| matches!(what, Happening::Suspected { .. }));
+            cleared += count(|what| matches!(what, Happening::Cleared { .. }));
+            renewed += entry.commands.iter().filter(|command| matches!(command, Command::Renew(_))).count();
+        }
+        seen.set((suspected, cleared, renewed));
+        Ok(())
+    });
+    result.unwrap();
+    println!("{:?} suspected, cleared, renewals", seen.get());
+    assert!(seen.get().0 > 100 && seen.get().1 > 10, "everything was put to the test: {:?}", seen.get());
 }
 
 /// What the guard does, counted once more with nothing but the renewals: no cohorts, no averages kept, no wheel.
@@ -362,7 +439,7 @@ fn a_registration_is_renewed_as_its_class_says() {
         ttl_min: ttl(10_000),
         ttl_max: ttl(20_000),
         renew,
-        grace: tenure_core::Span::ZERO,
+        grace: Span::ZERO,
         lifetime: None,
     };
     all_accepted(&mut ledger, 0, [register_at(1, "api", 15_000)]);

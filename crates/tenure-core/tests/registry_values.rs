@@ -198,8 +198,12 @@ fn checks() {
         assert_eq!(of(Probe { interval: span(ms), ..good.clone() }), Err(BadCheck::Interval { ms }));
     }
     for ms in [0, limits::PROBE_MS_MIN - 1, min + 1] {
-        assert_eq!(of(Probe { timeout: span(ms), ..good.clone() }), Err(BadCheck::Timeout { ms, interval_ms: min }));
+        assert_eq!(of(Probe { timeout: span(ms), ..good.clone() }), Err(BadCheck::Timeout { ms, max_ms: min }));
     }
+    let (max_ms, long) = (limits::PROBE_MS_MAX, Probe { interval: span(limits::CHECK_MS_MAX), ..good.clone() });
+    assert_eq!(of(Probe { timeout: span(max_ms), ..long.clone() }), Ok(()));
+    let ms = max_ms + 1;
+    assert_eq!(of(Probe { timeout: span(ms), ..long }), Err(BadCheck::Timeout { ms, max_ms }));
     for (degraded_after, failures, successes) in [(0, 1, 1), (2, 1, 1), (1, 101, 1), (1, 1, 0), (1, 1, 101)] {
         let bad = Probe { degraded_after, failures, successes, ..good.clone() };
         assert_eq!(of(bad), Err(BadCheck::Thresholds));

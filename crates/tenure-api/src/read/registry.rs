@@ -193,6 +193,7 @@ pub(super) fn update(update: &v1::UpdateInstanceRequest) -> Result<UpdateInstanc
 pub(super) fn drain(drain: &v1::DrainRequest) -> Result<Drain, BadRequest> {
     Ok(Drain {
         instance: read_instance(&drain.service, &drain.id)?,
+        lease: lease_if_said(drain.lease)?,
         on: !drain.undrain,
         by: read_holder(&drain.by)?,
         reason: note(&drain.reason)?,

@@ -181,8 +181,9 @@ fn every_order_becomes_the_command_that_it_says() {
         undrain: true,
         by: "ann".into(),
         reason: "why".into(),
+        lease: 7,
     };
-    let undrained = Drain { instance: key(), on: false, by: by.clone(), reason: reason.clone() };
+    let undrained = Drain { instance: key(), lease: Some(lease(7)), on: false, by: by.clone(), reason: reason.clone() };
     assert_eq!(read(Body::Drain(undrain)), Ok(Command::Drain(undrained)));
     let forced = Some(v1::Force { by: "ann".into(), reason: "why".into(), now: true });
     let order = v1::DeregisterRequest { service: service.clone(), id: id.clone(), lease: 7, force: forced };

@@ -143,7 +143,7 @@ async fn order_drain(caller: &Caller, args: Drain, undrain: bool) -> Result<Exit
     let key = read(&what, &args.instance)?;
     let client = caller.connect(&what).await?;
     let (service, id, by) = (key.service.to_string(), key.id.to_string(), tenure::default_holder());
-    let request = v1::DrainRequest { service, id, undrain, by, reason: args.reason };
+    let request = v1::DrainRequest { service, id, undrain, by, reason: args.reason, lease: 0 };
     client.drain(request).await.map_err(|error| Failure::of(&what, &error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 use super::checks::{self, CheckWanted, Local};
 use super::run::{catch, given_up};
-use super::{Caller, lease_text};
+use super::{Caller, LAST_ANSWER, lease_text};
 use crate::args::{Output, Register};
 use crate::failure::Failure;
 use crate::print;
@@ -20,9 +20,6 @@ use tokio::sync::watch;
 
 /// How long it drains after a signal if no command does.
 const DRAIN_FOR: Duration = Duration::from_secs(5);
-
-/// How long the server has to answer that it drains, or that it was taken out. Without an answer the instance ends by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What processes are given to stop that a command leaves behind.
 const LEFT_OVER: Duration = Duration::from_secs(5);
@@ -45,7 +42,7 @@ pub(crate) async fn register(caller: &Caller, args: Register) -> Result<ExitCode
         listed = ask.begin() => listed.map_err(|error| Failure::of(&what, &error))?,
         signal = signals.given_up() => {
             // Dropped with what was asked for: the keeper takes it back.
-            let left = client.close(PATIENCE).await;
+            let left = client.close(LAST_ANSWER).await;
             return Ok(given_up(signal, left == 0));
         }
     };
@@ -206,7 +203,7 @@ async fn tell_over(listed: &Registration) -> Infallible {
 }
 
 async fn drain(listed: &Registration, reason: &str) {
-    match tokio::time::timeout(PATIENCE, listed.drain(reason)).await {
+    match tokio::time::timeout(LAST_ANSWER, listed.drain(reason)).await {
         Ok(Ok(())) => print::say("draining: no new work comes"),
         Ok(Err(error)) => print::say(&format!("cannot drain: {error}; it goes on without")),
         Err(_) => print::say("cannot drain: the server does not answer; it goes on without"),
@@ -216,7 +213,7 @@ async fn drain(listed: &Registration, reason: &str) {
 /// Takes it out, now that it has stopped.
 async fn take_out(listed: Registration) {
     let was_listed = !listed.remaining().is_zero();
-    if tokio::time::timeout(PATIENCE, listed.deregister()).await.is_err() && was_listed {
+    if tokio::time::timeout(LAST_ANSWER, listed.deregister()).await.is_err() && was_listed {
         print::say("the server does not answer: the instance was not taken out, and ends by itself");
     }
 }

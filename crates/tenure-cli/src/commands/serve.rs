@@ -132,8 +132,9 @@ async fn read_keys_again(path: PathBuf, access: Access, mut hangups: Signal) {
     while hangups.recv().await.is_some() {
         match secure::api_keys(&path, "the API keys are as they were") {
             Ok(keys) => {
-                tracing::info!(path = %path.display(), keys = keys.count(), "the API keys were read again");
+                let count = keys.count();
                 access.replace(keys);
+                tracing::info!(path = %path.display(), keys = count, "the API keys were read again");
             }
             Err(failure) => drop(failure.log()),
         }

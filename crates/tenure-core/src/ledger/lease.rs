@@ -385,7 +385,7 @@ impl Ledger {
     }
 
     /// Past which moment no renewal moves a deadline, by what is known now.
-    fn lifetime_ends(&self, lease: &Lease) -> Option<Moment> {
+    pub(super) fn lifetime_ends(&self, lease: &Lease) -> Option<Moment> {
         let (lifetime, from) = (lease.lifetime?, lease.lifetime_from?);
         let from = match lifetime.counts {
             Counts::Always => from,
@@ -448,6 +448,10 @@ impl Ledger {
     }
 
     fn renew_as_asked(&mut self, renewal: Renewal) {
+        if self.leases[&renewal.lease].suspect.is_some() {
+            // How long it is valid was said by its TTL so far, and it may ask for a shorter one.
+            self.extend(renewal.lease);
+        }
         let lease = self.leases.get_mut(&renewal.lease).expect("only a living lease is renewed");
         lease.note_renewal(renewal.ttl, self.now, self.wall_ms);
         self.extend(renewal.lease);

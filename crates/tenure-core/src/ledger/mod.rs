@@ -83,8 +83,9 @@ pub struct Ledger {
     /// Whether leases of class `registration` are not renewed by any renewal, as they are unless it was set otherwise.
     /// An index.
     registration_is_strict: bool,
-    /// Suspect leases that were heard of again, and of which that was not told yet; empty between entries.
-    cleared: Vec<LeaseId>,
+    /// Suspect leases that were heard of again, with those who were suspect, and of which that was not told yet; empty
+    /// between entries.
+    cleared: Vec<(LeaseId, Vec<InstanceKey>)>,
     /// What this entry may still do.
     work: Work,
     /// How timely this entry is; empty between entries.

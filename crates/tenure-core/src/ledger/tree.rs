@@ -42,8 +42,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Counts things that were attached to a lease, for it and everything it hangs on.
+    /// Counts things that are attached to a lease now, for it and everything it hangs on. A suspect one was heard of by that:
+    /// from then on it ends when it says, whatever hangs on it.
     pub(super) fn attach(&mut self, id: LeaseId, things: usize) {
+        if self.leases[&id].suspect.is_some() {
+            self.extend(id);
+        }
+        self.carry(id, things);
+    }
+
+    /// Counts things that hang on a lease.
+    pub(super) fn carry(&mut self, id: LeaseId, things: usize) {
         self.count_up(Some(id), |carried| *carried += things);
     }
 

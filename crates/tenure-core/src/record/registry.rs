@@ -141,6 +141,8 @@ pub(super) struct DrainRecord {
     by: String,
     #[prost(string, tag = "5")]
     reason: String,
+    #[prost(uint64, tag = "6")]
+    lease: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -412,12 +414,14 @@ impl UpdateInstance {
 impl Drain {
     pub(super) fn record(&self) -> DrainRecord {
         let (service, id) = key_texts(&self.instance);
-        DrainRecord { service, id, on: self.on, by: self.by.to_string(), reason: self.reason.to_string() }
+        let (lease, by, reason) = (self.lease.map_or(0, LeaseId::number), self.by.to_string(), self.reason.to_string());
+        DrainRecord { service, id, on: self.on, by, reason, lease }
     }
 
     pub(super) fn read(record: &DrainRecord) -> Result<Self, Damage> {
         let instance = instance_key(&record.service, &record.id)?;
-        Ok(Self { instance, on: record.on, by: holder(&record.by)?, reason: note(&record.reason)? })
+        let lease = lease_or_none(record.lease)?;
+        Ok(Self { instance, lease, on: record.on, by: holder(&record.by)?, reason: note(&record.reason)? })
     }
 }
 

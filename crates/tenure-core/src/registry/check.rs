@@ -1,7 +1,9 @@
 //! Health, and the checks that tell it. Nothing here probes anything.
 
-use super::Word;
-use crate::limits::{CHECK_MS_MAX, CHECK_MS_MIN, PROBE_BYTES_MAX, PROBE_MS_MIN, PUSHED_MS_MAX, RESULTS_MAX};
+use super::{Details, Word};
+use crate::limits::{
+    CHECK_MS_MAX, CHECK_MS_MIN, PROBE_BYTES_MAX, PROBE_MS_MAX, PROBE_MS_MIN, PUSHED_MS_MAX, RESULTS_MAX,
+};
 use crate::time::Span;
 use alloc::sync::Arc;
 use core::fmt;
@@ -92,6 +94,14 @@ pub enum Ask {
 }
 
 impl Check {
+    /// Whether a probe finds the same endpoint in what an instance said before and what it says now.
+    pub(crate) fn looks_at_the_same(&self, before: &Details, now: &Details) -> bool {
+        match &self.source {
+            Source::Pushed { .. } => true,
+            Source::Probed(probe) => before.endpoints.get(probe.endpoint) == now.endpoints.get(probe.endpoint),
+        }
+    }
+
     /// Whether it can be a check of an instance with so many endpoints.
     pub(super) fn validate(&self, endpoints: usize) -> Result<(), BadCheck> {
         match &self.source {
@@ -122,8 +132,9 @@ impl Probe {
         if !(CHECK_MS_MIN..=CHECK_MS_MAX).contains(&interval_ms) {
             return Err(BadCheck::Interval { ms: interval_ms });
         }
-        if !(PROBE_MS_MIN..=interval_ms).contains(&timeout_ms) {
-            return Err(BadCheck::Timeout { ms: timeout_ms, interval_ms });
+        let max_ms = interval_ms.min(PROBE_MS_MAX);
+        if !(PROBE_MS_MIN..=max_ms).contains(&timeout_ms) {
+            return Err(BadCheck::Timeout { ms: timeout_ms, max_ms });
         }
         let in_range =
             [self.degraded_after, self.failures, self.successes].iter().all(|it| (1..=RESULTS_MAX).contains(it));
@@ -169,12 +180,14 @@ pub enum BadCheck {
         ms: u64,
     },
     /// Its timeout is out of range.
-    #[error("a timeout of {ms} ms is outside {PROBE_MS_MIN} ms to {interval_ms} ms, its interval")]
+    #[error(
+        "a timeout of {ms} ms is outside {PROBE_MS_MIN} ms to {max_ms} ms, the least of its interval and {PROBE_MS_MAX} ms"
+    )]
     Timeout {
         /// What was asked for.
         ms: u64,
-        /// The interval.
-        interval_ms: u64,
+        /// The longest that its interval allows.
+        max_ms: u64,
     },
     /// Its thresholds are out of range.
     #[error("the results to wait for are 1 to {RESULTS_MAX}, and it is degraded no later than it is critical")]

@@ -46,6 +46,8 @@ pub struct UpdateInstance {
 pub struct Drain {
     /// Which instance.
     pub instance: InstanceKey,
+    /// Only if it hangs on this lease.
+    pub lease: Option<LeaseId>,
     /// Whether it drains from now on.
     pub on: bool,
     /// By whose order.

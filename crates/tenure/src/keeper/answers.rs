@@ -171,7 +171,8 @@ impl Keeper {
         match reply.state {
             Some(State::Place(place)) => {
                 if let Some(told) = &errand.place {
-                    told.send_replace(place);
+                    // The same one may be told twice.
+                    told.send_if_modified(|known| std::mem::replace(known, place) != place);
                 }
                 (errand.again, errand.has_waited) = (None, true);
                 if !matches!(errand.stage, Stage::Seated(..)) {

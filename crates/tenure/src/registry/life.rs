@@ -150,9 +150,10 @@ impl Shared {
         Ok(self.client.set_health(request).await?.health())
     }
 
+    /// Of this life alone: whoever took its place does not drain.
     pub(super) async fn order_drain(&self, undrain: bool, reason: &str) -> Result<(), Error> {
-        let ((service, id), by) = (self.name(), self.client.holder().into());
-        let request = v1::DrainRequest { service, id, undrain, by, reason: reason.into() };
+        let ((service, id), by, lease) = (self.name(), self.client.holder().into(), self.life().lease);
+        let request = v1::DrainRequest { service, id, undrain, by, reason: reason.into(), lease };
         self.said().is_drain_unheard = true;
         self.client.drain(request).await?;
         self.said().is_drain_unheard = false;

@@ -6,10 +6,10 @@ use crate::event::{Event, Happening};
 use crate::ledger::Ledger;
 use crate::ledger::lease::Lease;
 use crate::ledger::wheel::Due;
-use crate::limits::{JUDGE_MAX, JUDGED_MS};
+use crate::limits::{COHORT_SHOWN_MAX, JUDGE_MAX, JUDGED_MS, JUDGED_PER_MS};
 use crate::names::{LeaseId, Name};
 use crate::registry::{InstanceKey, Judgement, Word, late_after_ms, suspect_for};
-use crate::time::Moment;
+use crate::time::{Moment, Ttl};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -27,7 +27,19 @@ pub(in crate::ledger) struct Cohort {
 impl Cohort {
     /// What was judged a moment ago.
     pub(in crate::ledger) fn fresh(&self, now: Moment) -> Option<Judgement> {
-        self.judged.filter(|judged| now.millis_since(judged.at) < JUDGED_MS)
+        self.judged_within(JUDGED_MS, now)
+    }
+
+    /// What was judged so lately that it is good for a lease with this TTL. Within an eighth of it hardly any of a cohort
+    /// becomes late.
+    fn good_for(&self, ttl: Ttl, now: Moment) -> Option<Judgement> {
+        self.judged_within(JUDGED_MS.min(ttl.millis() / 8), now)
+    }
+
+    /// The more there are to look at, the longer it lasts.
+    fn judged_within(&self, ms: u64, now: Moment) -> Option<Judgement> {
+        let ms = ms.max(self.members.len() as u64 / JUDGED_PER_MS);
+        self.judged.filter(|judged| now.millis_since(judged.at) < ms)
     }
 }
 
@@ -46,22 +58,32 @@ impl Lease {
         now.millis_since(self.renewed) >= late_after_ms(self.gap_ms, self.ttl)
     }
 
+    /// When it ends at the earliest, whether or not it is heard of. A suspect one that is heard of, and then no more, may
+    /// end before it would have ended in silence.
+    pub(super) fn lives_until(&self, now: Moment) -> Moment {
+        match self.suspect {
+            Some(_) => self.ends_at().min(now.after(self.ttl).plus(self.grace)),
+            None => self.ends_at(),
+        }
+    }
+
     /// Whether nothing but instances hangs on it, and it is of the class that is guarded.
-    fn is_guarded(&self) -> bool {
+    pub(in crate::ledger) fn is_guarded(&self) -> bool {
         self.is_member() && !self.instances.is_empty() && self.carried == self.instances.len()
     }
 
-    pub(in crate::ledger) const fn is_member(&self) -> bool {
+    const fn is_member(&self) -> bool {
         self.registers && self.parent.is_none()
     }
 }
 
 impl Ledger {
-    /// How the cohort of an instance stands now: what would be found if one of its leases fell due.
+    /// How the cohort of an instance stands now: what would be found if one of its leases fell due. One that is too large
+    /// to be counted for a question is as it was judged last.
     pub fn cohort(&self, key: &InstanceKey, now: Moment) -> Option<Judgement> {
         let zone = &self.instance(key)?.details.zone;
         let cohort = self.registry.services.get(&key.service)?.zones.get(zone)?;
-        Some(self.judge(cohort, now))
+        if cohort.members.len() > COHORT_SHOWN_MAX { cohort.judged } else { Some(self.judge(cohort, now)) }
     }
 
     fn judge(&self, cohort: &Cohort, at: Moment) -> Judgement {
@@ -93,21 +115,21 @@ impl Ledger {
 
     /// The cohort by which a lease that falls due is judged: that of its first instance. None if it is not guarded, has
     /// been given its time already, or may not be renewed any longer in any case.
-    fn judged_by(&self, id: LeaseId) -> Option<(&Name, &Option<Word>)> {
+    fn judged_by(&self, id: LeaseId) -> Option<(&Name, &Option<Word>, Ttl)> {
         let lease = self.leases.get(&id)?;
         if !lease.is_guarded() || lease.suspect.is_some() || lease.capped {
             return None;
         }
         let key = lease.instances.first()?;
-        self.instance(key).map(|instance| (&key.service, &instance.details.zone))
+        self.instance(key).map(|instance| (&key.service, &instance.details.zone, lease.ttl))
     }
 
     /// How many leases have to be looked at before this one may end.
     pub(in crate::ledger) fn looks_to_judge(&self, due: Due) -> usize {
         let Due::Lease(id) = due else { return 0 };
-        let Some((service, zone)) = self.judged_by(id) else { return 0 };
+        let Some((service, zone, ttl)) = self.judged_by(id) else { return 0 };
         let cohort = &self.registry.services[service].zones[zone];
-        if cohort.fresh(self.now).is_some() { 0 } else { cohort.members.len() }
+        if cohort.good_for(ttl, self.now).is_some() { 0 } else { cohort.members.len() }
     }
 
     /// Whether this entry may look at so many leases more. The first cohort may be as large as it is.
@@ -119,17 +141,20 @@ impl Ledger {
 
     /// Keeps a lease that is due, if so many of its cohort are silent that one failure explains it better.
     pub(in crate::ledger) fn keep_as_suspect(&mut self, id: LeaseId, events: &mut Vec<Event>) -> bool {
-        let Some((service, zone)) = self.judged_by(id) else { return false };
+        let Some((service, zone, ttl)) = self.judged_by(id) else { return false };
         let (service, zone) = (service.clone(), zone.clone());
         let cohort = &self.registry.services[&service].zones[&zone];
-        let judgement = cohort.fresh(self.now).unwrap_or_else(|| self.judge(cohort, self.now));
+        let judgement = cohort.good_for(ttl, self.now).unwrap_or_else(|| self.judge(cohort, self.now));
         let cohort = self.registry.services.get_mut(&service).and_then(|it| it.zones.get_mut(&zone));
         cohort.expect("it was just looked at").judged = Some(judgement);
-        let lease = self.leases.get_mut(&id).expect("only a living lease falls due");
-        let until = lease.deadline.plus(suspect_for(lease.ttl));
+        let lease = &self.leases[&id];
+        let kept = lease.deadline.plus(suspect_for(ttl));
+        // However silent it is, it lives no longer than if it were heard of.
+        let until = self.lifetime_ends(lease).map_or(kept, |ends| ends.min(kept));
         if !judgement.is_correlated() || until <= self.now {
             return false;
         }
+        let lease = self.leases.get_mut(&id).expect("only a living lease falls due");
         lease.suspect = Some(Box::new(Suspect { until, judgement }));
         self.wheel.rearm(lease.armed, Due::Lease(id), lease.ends_at());
         lease.armed = lease.ends_at();
@@ -150,18 +175,16 @@ impl Ledger {
         if lease.suspect.take().is_some() {
             self.wheel.rearm(lease.armed, Due::Lease(id), lease.ends_at());
             lease.armed = lease.ends_at();
-            self.cleared.push(id);
+            self.cleared.push((id, lease.instances.iter().cloned().collect()));
         }
     }
 
     /// Tells who was heard of again.
     pub(in crate::ledger) fn tell_cleared(&mut self, events: &mut Vec<Event>) {
-        for id in core::mem::take(&mut self.cleared) {
-            // It may have ended since, and that is told.
-            let Some(lease) = self.leases.get(&id) else { continue };
-            let instances = lease.instances.iter();
-            let cleared: Vec<_> =
-                instances.map(|key| Happening::Cleared { instance: key.clone(), lease: id }).collect();
+        for (lease, instances) in core::mem::take(&mut self.cleared) {
+            // Some may have ended since, and that is told.
+            let live = instances.into_iter().filter(|key| self.instance(key).is_some_and(|it| it.lease == lease));
+            let cleared: Vec<_> = live.map(|instance| Happening::Cleared { instance, lease }).collect();
             if !cleared.is_empty() {
                 self.happened(cleared, events);
             }

@@ -10,7 +10,9 @@ use crate::ledger::lease::Origin;
 use crate::limits::{INSTANCES_MAX, SERVICES_MAX};
 use crate::mode::Epoch;
 use crate::names::{Holder, LeaseId, Name};
-use crate::registry::{Deregister, Details, Drain, Health, InstanceKey, Penalty, Register, SetHealth, UpdateInstance};
+use crate::registry::{
+    Check, Deregister, Details, Drain, Health, InstanceKey, Penalty, Register, SetHealth, UpdateInstance,
+};
 use crate::reply::{Outcome, Refusal, Registered, Reply};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -58,10 +60,7 @@ impl Ledger {
     fn register_again(&mut self, register: &Register, lease: LeaseId, events: &mut Vec<Event>) -> Outcome {
         let key = &register.instance;
         self.no_older_epoch(key, register.epoch)?;
-        let epoch = register.epoch.or(self.living(key).epoch);
-        let is_new_epoch = self.living(key).epoch != epoch;
-        self.change_instance(key, |instance| instance.epoch = epoch);
-        if self.say(key, &register.details) || is_new_epoch {
+        if self.say(key, &register.details, register.epoch) {
             self.happened(alloc::vec![Happening::Updated { instance: key.clone(), lease }], events);
         }
         self.touch(lease);
@@ -161,9 +160,9 @@ impl Ledger {
         let service = self.registry.services.entry(key.service.clone()).or_default();
         service.instances.insert(key.id.clone(), Box::new(instance));
         self.registry.numbers.insert(number, key.clone());
+        self.attach(lease, 1);
         let of = self.leases.get_mut(&lease).expect("an instance hangs on a living lease");
         of.instances.insert(key.clone());
-        self.attach(lease, 1);
         self.join_cohort(&key.service, zone, lease);
     }
 
@@ -249,7 +248,7 @@ impl Ledger {
         let lease = self.hung_on(key, update.lease)?;
         let details = self.living(key).details.edited(&update.edit);
         let details = details.map_err(|why| Refusal::BadInstance { instance: key.clone(), why })?;
-        if self.say(key, &details) {
+        if self.say(key, &details, None) {
             self.happened(alloc::vec![Happening::Updated { instance: key.clone(), lease }], events);
         }
         if let Some(lease) = update.lease {
@@ -258,24 +257,28 @@ impl Ledger {
         Ok(Reply::Updated { revision: self.revision })
     }
 
-    /// Has an instance say something else of itself. A check that stays as it was keeps what it found. False: it is what
-    /// it said before.
-    fn say(&mut self, key: &InstanceKey, details: &Details) -> bool {
+    /// Has an instance say something else of itself, in the same or another epoch. A check that stays as it was keeps what
+    /// it found, unless it would be another process or another endpoint where it was found. False: it is what it said
+    /// before.
+    fn say(&mut self, key: &InstanceKey, details: &Details, epoch: Option<Epoch>) -> bool {
         let (now, wall_ms) = (self.now, self.wall_ms);
         let instance = self.living(key);
-        if instance.details == *details {
+        let is_same_epoch = epoch.is_none() || instance.epoch == epoch;
+        if is_same_epoch && instance.details == *details {
             return false;
         }
         let (lease, zone) = (instance.lease, instance.details.zone.clone());
         self.change_instance(key, |instance| {
             let was = instance.health();
+            let is_kept = |check: &Check| is_same_epoch && check.looks_at_the_same(&instance.details, details);
             let found = |check| {
-                let kept = instance.findings().find(|(old, _)| *old == check).map(|(_, finding)| finding.clone());
+                let kept = instance.findings().find(|(old, _)| *old == check && is_kept(check));
                 let unknown = Finding { since: now, since_wall_ms: wall_ms, told: now, ..Finding::default() };
-                kept.unwrap_or(unknown)
+                kept.map_or(unknown, |(_, finding)| finding.clone())
             };
             instance.findings = details.checks.iter().map(found).collect();
             instance.details = details.clone();
+            instance.epoch = epoch.or(instance.epoch);
             instance.settle(was, now);
         });
         if zone != details.zone {
@@ -287,7 +290,7 @@ impl Ledger {
 
     pub(in crate::ledger) fn drain(&mut self, drain: &Drain, events: &mut Vec<Event>) -> Outcome {
         let instance = drain.instance.clone();
-        let lease = self.hung_on(&instance, None)?;
+        let lease = self.hung_on(&instance, drain.lease)?;
         if self.living(&instance).draining.is_some() != drain.on {
             let (by, reason) = (drain.by.clone(), drain.reason.clone());
             let (since, since_wall_ms) = (self.now, self.wall_ms);

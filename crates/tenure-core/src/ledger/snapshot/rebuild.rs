@@ -30,6 +30,7 @@ impl Ledger {
         self.rebuild_keys()?;
         self.rebuild_instances()?;
         self.count_attached()?;
+        self.check_suspects()?;
         self.rebuild_wheel();
         self.check_resources()
     }
@@ -169,7 +170,7 @@ impl Ledger {
             })
             .collect();
         for (id, things) in things {
-            self.attach(id, things);
+            self.carry(id, things);
         }
         let most = self.leases.values().map(|lease| lease.carried).max().unwrap_or_default();
         check(most <= ATTACHED_MAX, "a lease tree that carries more than it may")

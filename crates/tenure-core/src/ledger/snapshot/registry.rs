@@ -1,6 +1,7 @@
 //! The shapes of instances in a snapshot, living and over, and what is worked out from them. A field's number is for
 //! ever.
 
+use super::super::lease::Lease;
 use super::super::registry::{Draining, Finding, Instance};
 use super::super::{EndedInstance, Ledger, Suspect};
 use super::events::JudgementRecord;
@@ -307,9 +308,7 @@ impl Ledger {
         let service = self.registry.services.get_mut(&name(&record.service)?);
         let service = service.ok_or_else(|| Damage::new("a judgement of a service that is not there"))?;
         let cohort = service.zones.entry(zone).or_default();
-        let is_new = cohort.judged.replace(judgement).is_none();
-        check(cohort.fresh(self.now).is_some(), "a judgement that does not count any longer")?;
-        Ok(is_new)
+        Ok(cohort.judged.replace(judgement).is_none())
     }
 
     pub(super) fn rebuild_instances(&mut self) -> Result<(), Damage> {
@@ -326,13 +325,18 @@ impl Ledger {
             lease.instances.insert(key.clone());
             self.join_cohort(&key.service, zone, id);
         }
-        let mut cohorts = self.registry.services.values().flat_map(|service| service.zones.values());
-        check(cohorts.all(|cohort| !cohort.members.is_empty()), "a judgement of nobody")?;
-        for lease in self.leases.values().filter(|lease| lease.suspect.is_some()) {
-            check(lease.is_member(), "a suspect that is not guarded")?;
+        for cohort in self.registry.services.values().flat_map(|service| service.zones.values()) {
+            check(!cohort.members.is_empty(), "a judgement of nobody")?;
+            let counts = cohort.judged.is_none() || cohort.fresh(self.now).is_some();
+            check(counts, "a judgement that does not count any longer")?;
         }
         self.note_registration();
         Ok(())
+    }
+
+    pub(super) fn check_suspects(&self) -> Result<(), Damage> {
+        let mut suspects = self.leases.values().filter(|lease| lease.suspect.is_some());
+        check(suspects.all(Lease::is_guarded), "a suspect that is not guarded")
     }
 
     pub(super) fn arm_instances(&mut self) {

@@ -29,7 +29,7 @@ pub(super) enum Listing {
         says: Says,
         endless: bool,
     },
-    Drain(usize, bool),
+    Drain(usize, Named, bool),
     Deregister(usize, Named, Option<Free>),
     /// Without a health: the other one, so that it flaps.
     SetHealth {
@@ -92,7 +92,7 @@ pub(super) fn listing() -> impl Strategy<Value = Listing> {
     prop_oneof![
         6 => register.prop_map(|(key, on, epoch, says)| Listing::Register { key, on, epoch, says }),
         2 => update.prop_map(|(key, lease, says, endless)| Listing::Update { key, lease, says, endless }),
-        1 => (key(), any::<bool>()).prop_map(|(key, on)| Listing::Drain(key, on)),
+        1 => (key(), named(), any::<bool>()).prop_map(|(key, lease, on)| Listing::Drain(key, lease, on)),
         1 => (key(), named(), option::weighted(0.3, free())).prop_map(|(key, lease, force)| {
             Listing::Deregister(key, lease, force)
         }),
@@ -195,9 +195,11 @@ impl Listing {
                 let endpoints = endless.then(Vec::new);
                 Command::UpdateInstance(UpdateInstance { instance, lease, edit: Edit { endpoints, ..says.edit() } })
             }
-            Self::Drain(key, on) => {
+            Self::Drain(key, lease, on) => {
+                let instance = a_key(*key);
+                let lease = lease.lease(ledger, &instance);
                 let reason = Note::parse("drained").expect("the tests use good notes");
-                Command::Drain(Drain { instance: a_key(*key), on: *on, by: holder("ops"), reason })
+                Command::Drain(Drain { instance, lease, on: *on, by: holder("ops"), reason })
             }
             Self::Deregister(key, lease, free) => {
                 let instance = a_key(*key);

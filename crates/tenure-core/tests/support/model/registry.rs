@@ -150,7 +150,7 @@ impl Model {
             Some(listed) if listed.lease == lease => {
                 let was = (listed.epoch, listed.details.clone());
                 let epoch = register.epoch.or(listed.epoch);
-                self.says(key, &register.details);
+                self.says(key, &register.details, was.0 == epoch);
                 let listed = self.instances.get_mut(key).expect("it was just there");
                 listed.epoch = epoch;
                 if was != (epoch, register.details.clone()) {
@@ -293,11 +293,20 @@ impl Model {
         }
     }
 
-    fn says(&mut self, key: &InstanceKey, details: &Details) {
+    fn says(&mut self, key: &InstanceKey, details: &Details, is_same_epoch: bool) {
         let (unknown, now) = (self.unknown(), self.now);
         let listed = self.instances.get_mut(key).expect("only the living say something");
-        let (was, before) = (listed.health(), listed.details.checks.clone());
-        let found = |check: &Check| before.iter().position(|old| old == check).map(|at| listed.findings[at].clone());
+        let (was, before) = (listed.health(), listed.details.clone());
+        let is_kept = |check: &Check| match &check.source {
+            Source::Pushed { .. } => is_same_epoch,
+            Source::Probed(probe) => {
+                is_same_epoch && before.endpoints.get(probe.endpoint) == details.endpoints.get(probe.endpoint)
+            }
+        };
+        let found = |check: &Check| {
+            let at = before.checks.iter().position(|old| old == check && is_kept(check));
+            at.map(|at| listed.findings[at].clone())
+        };
         listed.findings = details.checks.iter().map(|check| found(check).unwrap_or(unknown.clone())).collect();
         listed.details = details.clone();
         listed.settle(was, now);
@@ -309,7 +318,7 @@ impl Model {
         let edited = self.instances[key].details.edited(&update.edit);
         let edited = edited.map_err(|why| Refusal::BadInstance { instance: key.clone(), why })?;
         if edited != self.instances[key].details {
-            self.says(key, &edited);
+            self.says(key, &edited, true);
             self.change(vec![Happening::Updated { instance: key.clone(), lease }]);
         }
         if update.lease.is_some() {
@@ -320,7 +329,7 @@ impl Model {
 
     pub(super) fn drain(&mut self, drain: &Drain) -> Outcome {
         let instance = drain.instance.clone();
-        let lease = self.on_its_lease(&instance, None)?;
+        let lease = self.on_its_lease(&instance, drain.lease)?;
         let (since, since_wall_ms) = (self.now, self.wall_ms);
         let (by, reason) = (drain.by.clone(), drain.reason.clone());
         let draining = Draining { by: by.clone(), reason: reason.clone(), since, since_wall_ms };

@@ -4,7 +4,9 @@
 use super::Witness;
 use super::seen::Seen;
 use std::collections::{BTreeMap, VecDeque};
-use tenure_core::{End, Epoch, Happening, Health, Instance, InstanceKey, LeaseId, Moment, OnCritical, Source, limits};
+use tenure_core::{
+    End, Epoch, Event, Happening, Health, Instance, InstanceKey, LeaseId, Moment, OnCritical, Source, limits,
+};
 
 #[derive(Default)]
 pub(super) struct Instances {
@@ -80,6 +82,26 @@ pub(super) fn first_due(instance: &Instance) -> Option<Moment> {
 }
 
 impl Witness {
+    /// S21: what ends by itself ends no earlier than anybody was told that it is valid.
+    pub(super) fn validity_is_kept(&mut self, events: &[Event]) {
+        let ends_by_itself =
+            |event: &Event| matches!(event.what, Happening::Ended { how: End::Expired | End::MaxLifetime, .. });
+        for change in events.chunk_by(|a, b| a.revision == b.revision) {
+            let is_by_itself = change.iter().any(ends_by_itself);
+            for event in change {
+                let Happening::Deregistered { instance, lease, .. } = &event.what else { continue };
+                let told = self.valid.remove(&(instance.clone(), *lease)).unwrap_or_default();
+                assert!(!is_by_itself || told <= event.at, "{instance} ended at {}, valid until {told}", event.at);
+            }
+        }
+        let (ledger, now) = (&self.ledger, self.ledger.now());
+        for key in self.books.instances.living.keys() {
+            let instance = ledger.instance(key).expect("the ledger has the instances that came and did not go");
+            let valid = self.valid.entry((key.clone(), instance.lease())).or_default();
+            *valid = (*valid).max(ledger.valid_until(instance, now));
+        }
+    }
+
     /// What the ledger shows of instances is what its events told.
     pub(super) fn instances_agree(&self) {
         let (ledger, books) = (&self.ledger, &self.books.instances);
@@ -97,6 +119,9 @@ impl Witness {
             assert_eq!(instance.draining().is_some(), known.drains, "{key} drains as told");
             let suspect = ledger.lease(known.lease).and_then(|lease| lease.suspect()).map(|suspect| suspect.until);
             assert_eq!(suspect, known.suspect_until, "{key} is suspect as told");
+            let lease = ledger.lease(known.lease).expect("an instance has a lease");
+            let holds_more = suspect.is_some() && lease.carried() > lease.instances().count();
+            assert!(!holds_more, "S19: {key} is suspect, and something else hangs on its lease");
             let worst = instance.findings().map(|(_, finding)| finding.health).max().unwrap_or(Health::Passing);
             let worst = if instance.details().on_critical == OnCritical::Observe { Health::Passing } else { worst };
             assert!(instance.overall() >= worst, "{key} is shown no better than its checks say");

@@ -12,10 +12,10 @@ use super::restored;
 use asked::Asked;
 use books::{Books, Staked, promise};
 pub(crate) use seen::Seen;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    Applied, Command, End, Entry, Event, Handle, Happening, Lease, LeaseId, Ledger, Moment, Outcome, Refusal, Renewed,
-    Reply, Revision, Stake, limits,
+    Applied, Command, End, Entry, Event, Handle, Happening, InstanceKey, Lease, LeaseId, Ledger, Moment, Outcome,
+    Refusal, Renewed, Reply, Revision, Stake, limits,
 };
 
 /// A ledger under observation, with a second one that reads the same log through its bytes and is restored from its
@@ -26,6 +26,8 @@ pub(crate) struct Witness {
     second: Ledger,
     books: Books,
     revision: u64,
+    /// Until when each life of an instance was said to be valid.
+    valid: BTreeMap<(InstanceKey, LeaseId), Moment>,
 }
 
 impl Witness {
@@ -62,6 +64,7 @@ impl Witness {
         self.resources_agree();
         self.keys_agree();
         self.instances_agree();
+        self.validity_is_kept(&applied.events);
         tree::no_circle(&self.books);
         self.nothing_is_overlooked(&applied);
         self.history_agrees(&before, &applied.events);

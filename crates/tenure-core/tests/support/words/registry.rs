@@ -108,13 +108,14 @@ impl<'a> Words<'a> {
         Ok(Check { name, source: Source::Probed(probe) })
     }
 
-    /// `SERVICE/ID by HOLDER: REASON`
+    /// `SERVICE/ID [on lease LEASE] by HOLDER: REASON`
     pub(super) fn drain(&mut self, on: bool) -> Result<Drain, String> {
         let instance = self.instance()?;
+        let lease = if self.skip("on lease") { Some(self.lease()?) } else { None };
         self.expect("by")?;
         let by = holder(self.word()?);
         let reason = Note::parse(self.reason.take().unwrap_or_default()).map_err(|bad| bad.to_string())?;
-        Ok(Drain { instance, on, by, reason })
+        Ok(Drain { instance, lease, on, by, reason })
     }
 
     /// `SERVICE/ID [on lease LEASE] [by HOLDER [now]: REASON]`

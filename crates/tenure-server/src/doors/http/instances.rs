@@ -352,13 +352,16 @@ pub(super) struct Ordered {
     /// Who orders it, for the history; `SERVICE/ID`, if that is left out.
     by: String,
     reason: String,
+    /// Only if it hangs on this lease.
+    lease: String,
 }
 
 impl Ordered {
-    fn message(self, instance: Instanced, undrain: bool) -> v1::DrainRequest {
+    fn message(self, instance: Instanced, undrain: bool) -> Result<v1::DrainRequest, Problem> {
         let Instanced { service, id } = instance;
         let by = if self.by.is_empty() { format!("{service}/{id}") } else { self.by };
-        v1::DrainRequest { service, id, undrain, by, reason: self.reason }
+        let lease = if self.lease.is_empty() { 0 } else { read_id(&self.lease)? };
+        Ok(v1::DrainRequest { service, id, undrain, by, reason: self.reason, lease })
     }
 }
 
@@ -371,7 +374,7 @@ pub(super) async fn drain(
     instance: Instanced,
     Asked(ordered): Asked<Ordered>,
 ) -> Answer<v1::DrainReply> {
-    ordered!(door, Drain(ordered.message(instance, false)))
+    ordered!(door, Drain(ordered.message(instance, false)?))
 }
 
 /// Lets an instance have new work again.
@@ -383,7 +386,7 @@ pub(super) async fn undrain(
     instance: Instanced,
     Asked(ordered): Asked<Ordered>,
 ) -> Answer<v1::DrainReply> {
-    ordered!(door, Drain(ordered.message(instance, true)))
+    ordered!(door, Drain(ordered.message(instance, true)?))
 }
 
 /// Which life ends, and by whose order if it is not its own will.

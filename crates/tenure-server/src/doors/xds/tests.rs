@@ -272,7 +272,7 @@ async fn zone_weight_health_and_words_are_told() {
     register(&node, "a", "5-weightless", 600_000, Draft { weight: 0, ..draft(5) }).await;
     register(&node, "a", "6-named", 600_000, at("http://agent.local:6")).await;
     let (by, reason) = (Holder::parse("ann").unwrap(), Note::default());
-    let drain = Drain { instance: key("a", "2-drains"), on: true, by, reason: reason.clone() };
+    let drain = Drain { instance: key("a", "2-drains"), lease: None, on: true, by, reason: reason.clone() };
     node.order(Command::Drain(drain)).await.unwrap().unwrap();
     let set = SetHealth {
         instance: key("a", "4-degraded"),
