@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure::{Client, Error, Event, Hold};
 
 const NAME: &str = "example/cache/price";
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(6);
 
 /// A copy, and the right to rely on it.
 struct Copy {

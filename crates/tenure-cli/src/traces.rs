@@ -20,7 +20,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
 /// A stop waits so long for the last spans to be taken.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Traces under way to a collector.
 #[derive(Debug)]

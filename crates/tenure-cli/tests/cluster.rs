@@ -28,12 +28,20 @@ async fn any_node_is_asked_and_all_of_them_know() {
         }
     }
     cluster.are_equal().await;
-    let status = cluster.node(1).tenure(&["cluster", "status", "-o", "json"]);
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    let states: Vec<&str> =
-        status["items"].as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap()).collect();
-    assert_eq!(states.iter().filter(|state| **state == "leads").count(), 1, "{states:?}");
-    assert_eq!(states.iter().filter(|state| **state == "follows").count(), 2, "{states:?}");
+    let states = || {
+        let status = cluster.node(1).tenure(&["cluster", "status", "-o", "json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let items = status["items"].as_array().unwrap().iter();
+        let mut states: Vec<String> = items.map(|it| it["state"].as_str().unwrap().to_owned()).collect();
+        states.sort_unstable();
+        states
+    };
+    soon("one leads and two follow", async {
+        while states() != ["follows", "follows", "leads"] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

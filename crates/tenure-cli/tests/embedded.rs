@@ -40,7 +40,7 @@ async fn an_engine_in_the_process_leaves_data_that_a_server_goes_on_with() {
 #[test]
 fn a_program_that_is_busy_for_three_ttls_keeps_what_it_holds_in_its_own_engine() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let ttl = Duration::from_secs(3);
+    let ttl = Duration::from_secs(5);
     let (engine, hold) = runtime.block_on(async {
         let engine = embedded_in_memory().await.unwrap();
         let client = Client::builder().dial(engine.dial()).connect().await.unwrap();

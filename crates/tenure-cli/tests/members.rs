@@ -26,7 +26,7 @@ fn types(cluster: &Cluster, node: u64, args: &[&str]) -> String {
 
 /// A cluster of one that others can come to.
 async fn alone(size: u64) -> Cluster {
-    let mut cluster = Cluster::plan(size, &["--election-timeout", "600ms"]).await;
+    let mut cluster = Cluster::plan(size, &["--election-timeout", "1s"]).await;
     cluster.begin_with(1, &[]);
     cluster.node(1).until_ready();
     cluster
@@ -50,7 +50,7 @@ fn members(cluster: &Cluster, node: u64) -> Vec<String> {
 async fn one_node_grows_to_three_and_goes_on_without_the_first() {
     let mut cluster = alone(3).await;
     let client = cluster.client_of(1).await;
-    let hold = client.lease("kept").ttl(Duration::from_secs(4)).acquire().await.unwrap();
+    let hold = client.lease("kept").ttl(Duration::from_secs(60)).acquire().await.unwrap();
     for number in 0..200 {
         acquire(&client, claim(&format!("old/{number}"), 1_000 + number, "ann", 600_000)).await.unwrap();
     }
@@ -225,7 +225,9 @@ async fn a_node_that_was_away_for_long_takes_a_snapshot() {
     for number in 0..100_u64 {
         let key = format!("big/{}", number % 4).into_bytes();
         let value = vec![u8::try_from(number).unwrap(); 1_000_000];
-        client.put(v1::PutRequest { key, value: Some(value), ..Default::default() }).await.unwrap();
+        let put = v1::PutRequest { key, value: Some(value), ..Default::default() };
+        // Whoever leads may have been another by the time it was asked.
+        soon("it is written", async { while client.put(put.clone()).await.is_err() {} }).await;
     }
     let purged = async {
         loop {

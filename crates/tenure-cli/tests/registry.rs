@@ -97,6 +97,26 @@ async fn an_agent_is_listed_while_it_runs_and_drains_before_it_goes() {
     assert_eq!(story(&client, "a1").await, ["registered", "drained", "deregistered released"]);
 }
 
+#[test]
+fn who_finds_nobody_is_told_where_they_are() {
+    let (_directory, server) = house();
+    let _a1 = agent(&server, "a1", &[]);
+    let said = |args: &[&str]| {
+        let output = server.tenure(args);
+        assert!(output.status.success());
+        text(&output.stderr)
+    };
+    let there = "tenure: 1 instance is registered, but not for new work or not as asked for: tenure service";
+    assert_eq!(said(&["discover", SERVICE, "--zone", "fra1"]), format!("{there} show {SERVICE}\n"));
+    assert_eq!(said(&["discover", "agents/", "--cap", "gpu"]), format!("{there} ls agents/\n"));
+    assert_eq!(said(&["discover", SERVICE]), "", "somebody was found");
+    assert_eq!(said(&["discover", "agents/other"]), "", "nobody is there");
+    let below = format!("tenure history --prefix {SERVICE}");
+    let hint = said(&["history", SERVICE]);
+    assert!(hint.trim_end().ends_with(&below), "{hint}");
+    assert_eq!(said(&["history", &format!("{SERVICE}/a1")]), "");
+}
+
 #[tokio::test]
 async fn an_agent_that_is_killed_is_gone_after_its_ttl_and_not_before() {
     let (_directory, server) = house();

@@ -113,7 +113,7 @@ async fn ninety_of_a_hundred_are_kept_as_suspects_and_let_go_in_time_and_five_of
     let found = beat_until(&client, many, &of_many, "suspects", |found| suspects(found) == 90).await;
     assert_eq!(found.len(), 100, "nobody of the many is gone");
     let suspect = found.iter().find(|item| item.suspect.is_some()).unwrap();
-    assert!(suspect.valid_for_ms > 0 && suspect.valid_for_ms <= 2 * TTL_MS, "{suspect:?}");
+    assert!(suspect.valid_for_ms > 0 && suspect.valid_for_ms <= TTL_MS, "{suspect:?}");
     let why = text(&server.tenure(&["why", &format!("{many}/{}", suspect.id)]).stdout);
     assert!(why.contains("suspect") && why.contains("100"), "the numbers are told:\n{why}");
     beating.await.unwrap();

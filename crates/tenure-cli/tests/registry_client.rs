@@ -87,10 +87,10 @@ async fn an_instance_says_what_it_is_and_how_it_is() {
 #[tokio::test]
 async fn a_view_is_not_disturbed_while_an_instance_is_heard_of() {
     let (_directory, _server, client) = house().await;
-    let _listed = ask(&client, "a1").ttl(Duration::from_secs(5)).begin().await.unwrap();
+    let _listed = ask(&client, "a1").ttl(Duration::from_secs(12)).begin().await.unwrap();
     let mut view = client.discover(SERVICE).view().await.unwrap();
     until(&mut view, "the instance", |view| ids(view) == ["a1"]).await;
-    let changed = tokio::time::timeout(Duration::from_secs(15), view.changed()).await;
+    let changed = tokio::time::timeout(Duration::from_secs(25), view.changed()).await;
     assert!(changed.is_err(), "nothing has changed: {:?}", ids(&view));
     assert_eq!(ids(&view), ["a1"]);
 }

@@ -19,7 +19,7 @@ use tenure::v1::Health;
 use tenure::{Client, v1};
 
 const SERVICE: &str = "agents/planner";
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(9);
 
 fn ask(client: &Client, id: &str) -> RegisterAsk {
     client.register(SERVICE).id(id).endpoint("http://127.0.0.1:9").ttl(TTL)
@@ -193,7 +193,8 @@ async fn the_next_leader_goes_on_probing_and_nobody_else_does() {
     target.be_well(false);
     until_health(&cluster, "the next leader finds it ill", Health::Critical).await;
     let next = cluster.leader().await;
-    let askers = target.askers();
+    // A last one of the dead may have been on its way.
+    let askers: Vec<String> = target.askers().into_iter().filter(|asker| !asker.ends_with(&by(leader))).collect();
     assert!(!askers.is_empty() && askers.iter().all(|asker| asker.ends_with(&by(next))), "{askers:?}, not {next}");
     target.be_well(true);
     until_health(&cluster, "and well again", Health::Passing).await;

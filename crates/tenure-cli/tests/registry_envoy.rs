@@ -23,8 +23,8 @@ const SERVICE: &str = "agents/planner";
 const AGENT: &str = "TENURE_TEST_AGENT";
 
 /// Long enough for a heartbeat on a busy machine.
-const TTL_MS: i64 = 3_000;
-const TTL: Duration = Duration::from_secs(3);
+const TTL_MS: i64 = 10_000;
+const TTL: Duration = Duration::from_secs(10);
 
 /// Not a test: what an agent does when this program is started as one. Its answer to every request is its own port.
 #[test]

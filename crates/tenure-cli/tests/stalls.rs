@@ -103,7 +103,7 @@ async fn acquire_until_it_stops(server: &mut Server) -> Vec<(String, u64)> {
     }
     let status = server.ends();
     assert!(!status.success(), "a server whose disk failed says so: {}", server.words());
-    assert!(server.words().contains("the server has stopped itself"), "{}", server.words());
+    server.until_said("the server has stopped itself");
     told
 }
 
@@ -189,7 +189,7 @@ async fn a_small_file_system_that_fills_up_loses_nothing_and_can_grow() {
     let Some(disk) = SmallDisk::mount("256k") else { return };
     let mut server = Server::start(disk.at.path());
     let told = acquire_until_it_stops(&mut server).await;
-    assert!(server.words().contains("No space left on device"), "{}", server.words());
+    server.until_said("No space left on device");
     println!("a file system of 256 KiB: {} claims were acknowledged before it was full", told.len());
     disk.grow("64m");
     all_there(disk.at.path(), &told).await;

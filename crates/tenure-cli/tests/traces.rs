@@ -252,7 +252,7 @@ async fn a_collector_that_says_nothing_holds_up_neither_requests_nor_the_stop() 
     let mute = TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = tempfile::tempdir().unwrap();
     let server = traced(directory.path(), &format!("http://{}", mute.local_addr().unwrap()), &[]);
-    put(&server.client().await, 1_000).await;
+    put(&server.client().await, 200).await;
     let said = stopped(server);
     assert!(said.contains("the collector did not take the last traces in time"), "{said}");
 }

@@ -89,7 +89,7 @@ impl Cluster {
 
     /// The same, where each node finds this in its environment; it is told where its data is to be.
     pub async fn start_shimmed(size: u64, shim: impl Fn(u64, &Path) -> Vec<(String, String)>) -> Self {
-        let mut cluster = Self::plan(size, &["--election-timeout", "600ms"]).await;
+        let mut cluster = Self::plan(size, &["--election-timeout", "1s"]).await;
         cluster.environment = (1..=size).map(|node| (node, shim(node, &cluster.directory(node)))).collect();
         for node in 1..=size {
             cluster.begin(node);
