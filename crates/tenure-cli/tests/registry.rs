@@ -107,10 +107,10 @@ fn who_finds_nobody_is_told_where_they_are() {
         text(&output.stderr)
     };
     let there = "tenure: 1 instance is registered, but not for new work or not as asked for: tenure service";
-    assert_eq!(said(&["discover", SERVICE, "--zone", "fra1"]), format!("{there} show {SERVICE}\n"));
-    assert_eq!(said(&["discover", "agents/", "--cap", "gpu"]), format!("{there} ls agents/\n"));
+    assert_eq!(said(&["discover", SERVICE, "--zone", "fra1", "-o", "name"]), format!("{there} show {SERVICE}\n"));
+    assert_eq!(said(&["discover", "agents/", "--cap", "gpu", "-o", "name"]), format!("{there} ls agents/\n"));
     assert_eq!(said(&["discover", SERVICE]), "", "somebody was found");
-    assert_eq!(said(&["discover", "agents/other"]), "", "nobody is there");
+    assert_eq!(said(&["discover", "agents/other", "-o", "name"]), "", "nobody is there");
     let below = format!("tenure history --prefix {SERVICE}");
     let hint = said(&["history", SERVICE]);
     assert!(hint.trim_end().ends_with(&below), "{hint}");

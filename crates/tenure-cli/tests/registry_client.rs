@@ -230,7 +230,9 @@ async fn an_instance_whose_place_was_taken_does_not_come_back() {
     let new = ask(&other, "a1").epoch(2).ttl(LONG).begin().await.unwrap();
     let over = soon("its end", old.over()).await;
     assert!(matches!(&over, Loss::Ended(end) if end.how == "superseded"), "{over:?}");
-    // Not even when it is dropped.
+    // Nor does it do anything to the one in its place, even when it is dropped.
+    assert_eq!(old.drain("its supervisor stops it").await.unwrap_err().code(), Some(Code::OtherLease));
+    assert!(shown(&other, "a1").await.living.unwrap().draining.is_none());
     drop(old);
     client.close(LONG).await;
     assert_eq!(shown(&other, "a1").await.living.unwrap().lease, new.lease());

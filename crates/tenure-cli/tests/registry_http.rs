@@ -110,7 +110,13 @@ fn an_instance_comes_is_found_changes_and_goes() {
     let counts = &get(&server, "/v1/services?prefix=agents/p").yes()["items"][0];
     assert_eq!((&counts["instances"], &counts["routed"], &counts["draining"]), (&json!(2), &json!(1), &json!(1)));
     ask(&server, "DELETE", &format!("/v1/drain/{a7}?by=ann"), &[], b"").yes();
+    let drain = |lease: &str| ask(&server, "PUT", &format!("/v1/drain/{a7}?lease={lease}"), &[], b"");
+    assert_eq!(drain("1").no(), (409, "other_lease".into()));
+    assert_eq!(drain("none").no(), (400, "bad_lease".into()));
     assert_eq!(found(&server, "service=agents/planner"), [a7, a8]);
+    drain(registered["lease"].as_str().unwrap()).yes();
+    assert_eq!(found(&server, "service=agents/planner"), [a8]);
+    ask(&server, "DELETE", &format!("/v1/drain/{a7}"), &[], b"").yes();
 
     ask(&server, "DELETE", &format!("/v1/instances/{a7}"), &[], b"").yes();
     ask(&server, "DELETE", &format!("/v1/instances/{a7}"), &[], b"").yes();

@@ -127,14 +127,12 @@ impl ServiceClock {
         moment(self.look(at).shown)
     }
 
-    /// What the time of the service is at the latest, should somebody else lead by now: while no entry comes back, nobody
-    /// here knows.
+    /// What the time of the service is at the latest, should somebody else lead by now: if no entry has come back for so
+    /// long, nobody here knows.
     pub(crate) fn at_latest(&self, at: Duration) -> Moment {
-        let Look { shown, pace, .. } = self.look(at);
-        match pace {
-            Pace::Stuck => moment(self.led.0 + at.saturating_sub(self.led.1)),
-            Pace::Runs | Pace::RunsFrom(_) | Pace::Opens(_) => moment(shown),
-        }
+        let (stamp, proposed) = self.led;
+        let silent = at.saturating_sub(proposed);
+        if self.resting || silent <= self.step_max { self.peek(at) } else { moment(stamp + silent).max(self.peek(at)) }
     }
 
     /// How long it takes at least, from a monotonic time on, until the clock shows this moment.
@@ -240,6 +238,9 @@ mod tests {
         assert_eq!(clock.at_latest(ms(80_000)), at(80_000));
         clock.applied(cap, ms(80_000), ms(80_010));
         assert_eq!(clock.at_latest(ms(80_020)), cap);
+        // Also if it had just begun to lead.
+        let begun = ServiceClock::start(at(1_000), ms(0), STEP_MAX);
+        assert_eq!((begun.peek(ms(60_000)), begun.at_latest(ms(60_000))), (at(1_000), at(61_000)));
     }
 
     #[test]

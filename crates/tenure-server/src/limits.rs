@@ -295,6 +295,9 @@ pub(crate) const FRESH_SHARED: Duration = Duration::from_secs(1);
 pub(crate) const FRESH_MIN: Duration = Duration::from_millis(250);
 pub(crate) const FRESH_MAX: Duration = Duration::from_secs(15);
 
+/// How long it may take to find out how long they are: changes wait for it.
+pub(crate) const FRESH_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Services whose validity is kept for others who watch them.
 pub(crate) const FRESH_SERVICES_MAX: usize = 4096;
 

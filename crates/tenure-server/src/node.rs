@@ -375,7 +375,9 @@ impl Node {
         let certain = async {
             let asked_at = self.inner.clock.monotonic();
             let (index, now) = self.read_index().await?;
-            self.inner.heard.send_replace(now.or(self.service_time()).map(|now| (now, asked_at)));
+            if let Some(now) = now.or(self.service_time()) {
+                self.inner.heard.send_replace(Some((now, asked_at)));
+            }
             self.replica().reached(index).await.then_some(now)
         };
         let certain = tokio::time::timeout(READ_TIMEOUT, certain.instrument(trace::read_index())).await;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
 use crate::backup::remains;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::cluster::{Begin, Place};
 use crate::disk::{MemoryDisk, SharedDisk};
 use crate::entropy::SystemEntropy;
@@ -47,9 +47,14 @@ impl Network for Room {
 }
 
 pub(crate) async fn open(room: &Room, node: u64, disk: &MemoryDisk) -> Node {
+    open_by(room, node, disk, Arc::new(SystemClock::start())).await
+}
+
+/// The same, by another clock.
+pub(crate) async fn open_by(room: &Room, node: u64, disk: &MemoryDisk, clock: Arc<dyn Clock>) -> Node {
     let peers = (1..=3).map(|node| (node, format!("n{node}"))).collect();
     let environment = Environment {
-        clock: Arc::new(SystemClock::start()),
+        clock,
         entropy: Arc::new(SystemEntropy),
         disk: Arc::new(disk.attach()),
         workers: Workers::Tasks,

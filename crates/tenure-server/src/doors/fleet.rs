@@ -3,12 +3,12 @@
 //! the one before.
 
 use super::desk::Desk;
-use super::fresh;
+use super::fresh::{self, Validity};
 use super::look::instance::{self, Wanted};
 use super::{unready, watch};
 use crate::bells::{Bell, Hanging};
 use crate::lessor::Unready;
-use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RETRY_AFTER};
+use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_PATIENCE, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RETRY_AFTER};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,7 +19,7 @@ use tenure_api::ended;
 use tenure_api::v1::{DiscoverRequest, Failure, RemovedInstance, WatchInstancesReply, WatchInstancesRequest};
 use tenure_core::{Happening, InstanceId, InstanceKey, Ledger, Moment, Name, Revision};
 use tokio::sync::mpsc::{self, Sender};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
 pub(super) type Replies = ReceiverStream<Result<WatchInstancesReply, Failure>>;
@@ -242,40 +242,74 @@ impl Watch {
             return Ok(Duration::ZERO);
         }
         self.at = self.at.max(told);
-        let mut reply = WatchInstancesReply::default();
         let mut pause = FRESH_MAX;
         let mut from = Some(String::new());
-        'all: while let Some(first) = from {
+        while let Some(first) = from {
             let (services, next) = self.services(&first);
-            for service in services {
-                // Without the leader nobody knows, and whoever watches runs out of what was told before, unless one is there
+            let Some(known) = self.validities(services).await else {
+                // Without the leader nobody knows, and whoever watches runs out of what was told before unless one is there
                 // soon.
-                let Ok((fresh, again)) = self.fresh(&service).await else {
-                    pause = FRESH_MIN;
-                    break 'all;
-                };
-                reply.fresh.extend(fresh);
-                pause = pause.min(again);
-                if reply.encoded_len() > PAGE_BYTES {
-                    self.send_fresh(std::mem::take(&mut reply)).await?;
-                }
-            }
+                return Ok(FRESH_MIN);
+            };
+            pause = pause.min(self.send_fresh(&known).await?);
             from = next;
         }
-        self.send_fresh(reply).await?;
         Ok(pause)
     }
 
-    /// Those who have ended by what it says are told of first: it says how long everybody else is valid.
-    async fn send_fresh(&mut self, reply: WatchInstancesReply) -> Result<(), Gone> {
-        let applied = self.desk.node().read_stale(Ledger::revision);
+    /// How long the instances of these services are valid. None if the leader is not heard of, also if there are none.
+    async fn validities(&self, services: Vec<Name>) -> Option<Vec<(Name, Arc<Validity>)>> {
+        let (node, fresh) = (self.desk.node(), self.desk.fresh());
+        if services.is_empty() {
+            timeout(FRESH_PATIENCE, node.read(|_, _| ())).await.ok()?.ok()?;
+        }
+        let mut known = Vec::with_capacity(services.len());
+        for service in services {
+            let is_much = self.recent.get(&service).is_some_and(|recent| recent.len() > FRESH_RECENT_MAX);
+            let floor = if is_much { self.at.max(self.floor) } else { self.floor };
+            let validity = timeout(FRESH_PATIENCE, fresh.of(node, &service, floor)).await.ok()?.ok()?;
+            known.push((service, validity));
+        }
+        Some(known)
+    }
+
+    /// What has happened up to there is told first: it says how long everybody else is valid. Says when to do so again.
+    async fn send_fresh(&mut self, known: &[(Name, Arc<Validity>)]) -> Result<Duration, Gone> {
+        let newest = known.iter().map(|(_, validity)| validity.revision).max().unwrap_or_default();
         // It fails if the node stops, and then nothing is said any more.
-        self.desk.node().revisions().wait_for(|told| *told >= applied).await.map_err(|_| Gone)?;
+        self.desk.node().revisions().wait_for(|told| *told >= newest).await.map_err(|_| Gone)?;
         if self.bell.is_rung() {
             let from = self.bell.rung().await;
             self.changes(Revision(from.saturating_sub(1)), false).await?;
         }
-        self.send(WatchInstancesReply { last: true, revision: self.at.0, ..reply }).await
+        let mut pause = FRESH_MAX;
+        let mut reply = WatchInstancesReply::default();
+        for (service, validity) in known {
+            let now = self.desk.node().service_time_about();
+            let recent = self.recent_ends(service, validity.revision);
+            reply.fresh.extend(validity.told(service, &recent, now));
+            pause = pause.min(validity.again_in(now));
+            if reply.encoded_len() > PAGE_BYTES {
+                let part = std::mem::take(&mut reply);
+                self.send(WatchInstancesReply { last: true, revision: self.at.0, ..part }).await?;
+            }
+        }
+        self.send(WatchInstancesReply { last: true, revision: self.at.0, ..reply }).await?;
+        Ok(pause)
+    }
+
+    /// When those end that were put after a revision, and forgets the others.
+    fn recent_ends(&mut self, service: &Name, known: Revision) -> Vec<(InstanceId, Moment)> {
+        let Entry::Occupied(mut recent) = self.recent.entry(service.clone()) else { return Vec::new() };
+        recent.get_mut().retain(|_, put| *put > known);
+        let ends = self.desk.node().read_stale(|ledger| {
+            let key = |id: &InstanceId| InstanceKey { service: service.clone(), id: id.clone() };
+            recent.get().keys().filter_map(|id| Some((id.clone(), fresh::end(ledger, &key(id))?))).collect()
+        });
+        if recent.get().is_empty() {
+            recent.remove();
+        }
+        ends
     }
 
     /// Some of the services that are watched, and where the others begin.
@@ -285,24 +319,6 @@ impl Watch {
             let page = each.by_ref().take(PAGE).collect();
             (page, each.next().map(|name| name.to_string()))
         })
-    }
-
-    async fn fresh(&mut self, service: &Name) -> Result<(Vec<tenure_api::v1::Fresh>, Duration), Unready> {
-        let node = self.desk.node();
-        let is_much = self.recent.get(service).is_some_and(|recent| recent.len() > FRESH_RECENT_MAX);
-        let floor = if is_much { self.at.max(self.floor) } else { self.floor };
-        let validity = self.desk.fresh().of(node, service, floor).await?;
-        let mut recent = self.recent.remove(service).unwrap_or_default();
-        recent.retain(|_, put| *put > validity.revision);
-        let now = node.service_time_about();
-        let ends: Vec<(InstanceId, Moment)> = node.read_stale(|ledger| {
-            let key = |id: &InstanceId| InstanceKey { service: service.clone(), id: id.clone() };
-            recent.keys().filter_map(|id| Some((id.clone(), fresh::end(ledger, &key(id), now)?))).collect()
-        });
-        if !recent.is_empty() {
-            self.recent.insert(service.clone(), recent);
-        }
-        Ok((validity.told(service, &ends, now), validity.again_in(now)))
     }
 }
 

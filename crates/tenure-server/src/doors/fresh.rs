@@ -134,7 +134,7 @@ fn work_out(node: &Node, service: &Name) -> Validity {
             let mut each = ledger.instances(service, &first).peekable();
             let looked_at = each.by_ref().take(COUNTED_MAX);
             ends.extend(looked_at.map(|(id, instance)| {
-                let end = ledger.valid_until(instance, now);
+                let end = ledger.valid_until(instance);
                 (id.clone(), end, is_late(ledger, instance, end, now))
             }));
             each.peek().map(|(id, _)| id.to_string())
@@ -150,8 +150,8 @@ fn is_late(ledger: &Ledger, instance: &Instance, end: Moment, now: Moment) -> bo
 }
 
 /// When an instance ends unless it is renewed, if it lives.
-pub(super) fn end(ledger: &Ledger, key: &InstanceKey, now: Moment) -> Option<Moment> {
-    ledger.instance(key).map(|instance| ledger.valid_until(instance, now))
+pub(super) fn end(ledger: &Ledger, key: &InstanceKey) -> Option<Moment> {
+    ledger.instance(key).map(|instance| ledger.valid_until(instance))
 }
 
 #[cfg(test)]

@@ -168,7 +168,11 @@ impl Keeper {
                 Ok(())
             }
             Err(error) if !error.is_for_now() => Err(error),
-            Ok(None) | Err(_) => {
+            ended => {
+                // A server that hears of no leader says so on the stream, and another one may hear of one.
+                if matches!(ended, Err(Error::Refused(_))) {
+                    self.discovery.client.turn_away();
+                }
                 self.give_up_stream().await;
                 Ok(())
             }

@@ -38,8 +38,7 @@ impl Cohort {
 
     /// The more there are to look at, the longer it lasts.
     fn judged_within(&self, ms: u64, now: Moment) -> Option<Judgement> {
-        let ms = ms.max(self.members.len() as u64 / JUDGED_PER_MS);
-        self.judged.filter(|judged| now.millis_since(judged.at) < ms)
+        self.judged.filter(|judged| now.millis_since(judged.at) < ms.max(judged.members / JUDGED_PER_MS))
     }
 }
 
@@ -68,8 +67,13 @@ impl Lease {
     }
 
     /// Whether nothing but instances hangs on it, and it is of the class that is guarded.
-    pub(in crate::ledger) fn is_guarded(&self) -> bool {
-        self.is_member() && !self.instances.is_empty() && self.carried == self.instances.len()
+    fn is_guarded(&self) -> bool {
+        !self.instances.is_empty() && self.may_be_suspect()
+    }
+
+    /// The same, also when its last instance is gone: that is not being heard of.
+    pub(in crate::ledger) fn may_be_suspect(&self) -> bool {
+        self.is_member() && self.carried == self.instances.len()
     }
 
     const fn is_member(&self) -> bool {

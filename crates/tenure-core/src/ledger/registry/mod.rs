@@ -226,16 +226,16 @@ impl Ledger {
         self.registry.services.len()
     }
 
-    /// Until when an instance may be used without asking again, seen at a moment: it ends no earlier unless somebody
-    /// orders it. It ends with its lease, or with one that this hangs on.
-    pub fn valid_until(&self, instance: &Instance, now: Moment) -> Moment {
-        let ends = self.lineage(instance.lease).map(|id| self.leases[&id].lives_until(now));
+    /// Until when an instance may be used without asking again: it ends no earlier unless somebody orders it. It ends with
+    /// its lease, or with one that this hangs on.
+    pub fn valid_until(&self, instance: &Instance) -> Moment {
+        let ends = self.lineage(instance.lease).map(|id| self.leases[&id].lives_until(self.now));
         ends.min().expect("a lineage starts with the lease itself")
     }
 
     /// How long an instance may be used without asking again, seen at a moment.
     pub fn valid_for(&self, instance: &Instance, now: Moment) -> Span {
-        Span::at_most(self.valid_until(instance, now).millis_since(now), u64::MAX).expect("there is no longer span")
+        Span::at_most(self.valid_until(instance).millis_since(now), u64::MAX).expect("there is no longer span")
     }
 
     fn numbered(&self, number: u64) -> &InstanceKey {

@@ -94,11 +94,11 @@ impl Witness {
                 assert!(!is_by_itself || told <= event.at, "{instance} ended at {}, valid until {told}", event.at);
             }
         }
-        let (ledger, now) = (&self.ledger, self.ledger.now());
+        let ledger = &self.ledger;
         for key in self.books.instances.living.keys() {
             let instance = ledger.instance(key).expect("the ledger has the instances that came and did not go");
             let valid = self.valid.entry((key.clone(), instance.lease())).or_default();
-            *valid = (*valid).max(ledger.valid_until(instance, now));
+            *valid = (*valid).max(ledger.valid_until(instance));
         }
     }
 

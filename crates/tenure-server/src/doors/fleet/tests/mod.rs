@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::clock::Clock;
+use crate::cluster::tests::{Room, leader, open_by};
 use crate::disk::MemoryDisk;
 use crate::entropy::SystemEntropy;
 use crate::lessor::Tuning;
@@ -223,22 +224,46 @@ async fn a_node_that_hears_nothing_any_more_vouches_for_nobody() {
     assert!(resumed.is_err(), "{resumed:?}");
 }
 
-/// Nor is it waited with until what was told before has run out.
+/// It asks until somebody leads, and says nothing meanwhile, so that nobody stays with it for that.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_hears_nothing_goes_on_asking() {
-    let desk = open_desk().await;
-    register(desk.node(), 1, 600_000).await;
+async fn a_node_that_heard_nothing_for_a_while_tells_more_at_once() {
+    let (room, disk, begun) = (Room::default(), MemoryDisk::new, Instant::now());
+    let mut nodes = Vec::new();
+    for node in 1..=3 {
+        nodes.push(open_by(&room, node, &disk(), Arc::new(Simulated(begun))).await);
+    }
+    let first = leader(&nodes).await;
+    register(&first, 1, 6_000).await;
+    let left: Vec<Node> = nodes.into_iter().filter(|node| node.identity() != first.identity()).collect();
+    let desk = Desk::new(left[0].clone());
     let mut replies = watch_all(&desk);
     while replies.next().await.unwrap().unwrap().fresh.is_empty() {}
-    desk.node().stop().await;
-    let begun = Instant::now();
-    for _ in 0..8 {
-        let reply = replies.next().await.unwrap().unwrap();
-        assert!(reply.fresh.is_empty(), "{reply:?}");
+    // Shortly before it would be told more, for nobody was heard of.
+    sleep(Duration::from_millis(2_500)).await;
+    first.stop().await;
+    leader(&left).await;
+    let led = Instant::now();
+    while replies.next().await.unwrap().unwrap().fresh.is_empty() {}
+    assert!(led.elapsed() <= FRESH_MIN + 2 * FRESH_PATIENCE, "{:?}", led.elapsed());
+}
+
+/// Whoever is put while it is worked out how long the others are valid is valid for its own time.
+#[tokio::test(start_paused = true)]
+async fn what_was_worked_out_before_somebody_came_says_nothing_of_them() {
+    let desk = open_desk().await;
+    let node = desk.node().clone();
+    register(&node, 1, 600_000).await;
+    let (mut replies, mut view) = (watch_all(&desk), View::default());
+    for n in 2..200 {
+        // Nothing is read meanwhile, so that what is told piles up.
+        register(&node, n, 1_000 + n * 10).await;
+        sleep(FRESH_MIN / 3).await;
+        for _ in 0..n % 4 {
+            let reply = replies.next().await.unwrap().unwrap();
+            view.take(&node, &reply);
+        }
     }
-    // The first of them may be as late as it was said before.
-    let passed = begun.elapsed();
-    assert!(passed < FRESH_MAX + FRESH_MAX, "{passed:?}");
+    assert!(view.fresh > 10, "{}", view.fresh);
 }
 
 #[tokio::test(start_paused = true)]
