@@ -247,25 +247,6 @@ async fn a_node_that_heard_nothing_for_a_while_tells_more_at_once() {
     assert!(led.elapsed() <= FRESH_MIN + 2 * FRESH_PATIENCE, "{:?}", led.elapsed());
 }
 
-/// Whoever is put while it is worked out how long the others are valid is valid for its own time.
-#[tokio::test(start_paused = true)]
-async fn what_was_worked_out_before_somebody_came_says_nothing_of_them() {
-    let desk = open_desk().await;
-    let node = desk.node().clone();
-    register(&node, 1, 600_000).await;
-    let (mut replies, mut view) = (watch_all(&desk), View::default());
-    for n in 2..200 {
-        // Nothing is read meanwhile, so that what is told piles up.
-        register(&node, n, 1_000 + n * 10).await;
-        sleep(FRESH_MIN / 3).await;
-        for _ in 0..n % 4 {
-            let reply = replies.next().await.unwrap().unwrap();
-            view.take(&node, &reply);
-        }
-    }
-    assert!(view.fresh > 10, "{}", view.fresh);
-}
-
 #[tokio::test(start_paused = true)]
 async fn that_nobody_is_left_is_said_however_many_came_and_went() {
     let desk = open_desk().await;
