@@ -385,7 +385,11 @@ async fn an_election_has_one_leader_and_the_next_one_stands_by() {
             })
             .await
     });
-    until(&client, "primary", |shown| shown.waiting == 1).await;
+    let thrown_out = |lease| v1::RevokeRequest { now: true, ..support::revoke(lease, "op", "test") };
+    let line = until(&client, "primary", |shown| shown.waiting == 1).await.line;
+    // Whoever is thrown out stands again by itself, whether it stood in line or led.
+    client.revoke(thrown_out(line[0].lease)).await.unwrap();
+    until(&client, "primary", |shown| shown.waiting == 1 && shown.line[0].lease != line[0].lease).await;
     first.release().await.unwrap();
     let leader = soon("bob", async {
         loop {
@@ -396,8 +400,7 @@ async fn an_election_has_one_leader_and_the_next_one_stands_by() {
     })
     .await;
     assert_eq!(leader.holder, "bob");
-    // Whoever is thrown out stands again by itself.
-    client.revoke(v1::RevokeRequest { now: true, ..support::revoke(leader.lease, "op", "test") }).await.unwrap();
+    client.revoke(thrown_out(leader.lease)).await.unwrap();
     let again = soon("the second time", second).await.unwrap().unwrap();
     assert!(again > leader.fence);
 }

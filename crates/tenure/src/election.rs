@@ -7,6 +7,7 @@ use crate::fate::Loss;
 use crate::v1;
 use crate::watch::Watch;
 use std::time::Duration;
+use tenure_api::Code;
 
 /// The class of the leases of leaders.
 const CLASS: &str = "election";
@@ -96,6 +97,8 @@ impl Election {
                     Err(_) => {}
                 },
                 Err(error) if error.is_for_now() || matches!(error, Error::WaitedOut) => {}
+                // Somebody ended its lease before it knew that it led, or while it stood in line.
+                Err(error) if matches!(error.code(), Some(Code::Lapsed | Code::NoLease)) => {}
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(PAUSE_MAX.mul_f64(rand::random())).await;
@@ -127,7 +130,7 @@ impl Observer {
                 Some(_) => match self.watch.next().await {
                     Ok(reply) => reply.events.iter().any(|event| event.resource == self.name),
                     // It was away for too long to know what happened meanwhile, but not to know how things are now.
-                    Err(error) if error.code() == Some(tenure_api::Code::Compacted) => true,
+                    Err(error) if error.code() == Some(Code::Compacted) => true,
                     Err(error) => return Err(error),
                 },
             };

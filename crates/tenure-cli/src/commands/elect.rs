@@ -12,7 +12,7 @@ use crate::wrap::{Because, Program};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::{Client, Leader};
+use tenure::{Client, Code, Leader};
 
 /// How long a lead lives without a renewal, if nobody says it.
 const TTL: Duration = Duration::from_secs(10);
@@ -82,6 +82,10 @@ async fn lead(client: &Client, what: &str, name: &str, rules: &Rules, program: P
     let hold = match wait::get(client, ask, signals.given_up()).await {
         Ok(hold) => hold,
         Err(NotGot::GivenUp { by, has_left }) => return Ok(Led::Stopped(given_up(by, has_left))),
+        Err(NotGot::Failed(error)) if matches!(error.code(), Some(Code::Lapsed | Code::NoLease)) => {
+            print::say(&format!("its lease was ended before it led {name}; standing again"));
+            return Ok(Led::For(Duration::ZERO));
+        }
         Err(NotGot::Failed(error)) => return Err(Failure::of(what, &error)),
     };
     print::say(&format!("leading {name} with fence {}", hold.fence()));
