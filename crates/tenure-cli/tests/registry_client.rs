@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 use crate::support::cluster::Cluster;
+use crate::support::proxy::Proxy;
 use crate::support::{Server, soon};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -272,6 +273,27 @@ async fn a_view_that_was_asked_to_keeps_the_last_good_ones_until_they_are_over()
     assert_eq!(ids(&kept), ["a1"]);
     mover.sleep(LONG);
     assert!(ids(&kept).is_empty() && !kept.is_last_good());
+}
+
+/// The next server in its list may be one that knows nothing new, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_that_comes_to_a_node_without_a_leader_goes_on_to_the_next_one() {
+    let mut cluster = Cluster::start(3).await;
+    let (leader, followers) = (cluster.leader().await, cluster.followers().await);
+    let addr = |node: u64| cluster.addrs_from(node).split(',').next().unwrap().to_owned();
+    let proxy = Proxy::start(&addr(followers[0])).await;
+    let addrs = [proxy.addr.clone(), addr(followers[1]), addr(leader)].join(",");
+    let agent = cluster.client_of(leader).await;
+    let ttl = Duration::from_secs(6);
+    let _first = ask(&agent, "a1").ttl(ttl).begin().await.unwrap();
+    let watcher = Client::connect(&addrs).await.unwrap();
+    let mut view = watcher.discover(SERVICE).view().await.unwrap();
+    until(&mut view, "the first one", |view| ids(view) == ["a1"]).await;
+    cluster.isolate(followers[1]);
+    proxy.mute();
+    let _second = ask(&agent, "a2").ttl(ttl).begin().await.unwrap();
+    until(&mut view, "the second one", |view| ids(view) == ["a1", "a2"]).await;
+    cluster.tell_faults();
 }
 
 #[tokio::test(flavor = "multi_thread")]
