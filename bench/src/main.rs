@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 256)]
     batch: usize,
     /// The server to measure.
-    #[arg(long, default_value = "target/release/tenure")]
+    #[arg(long, default_value = "target/dist/tenure")]
     binary: PathBuf,
     /// Where the servers keep their data: on the disk that is to be measured.
     #[arg(long, default_value = "target")]

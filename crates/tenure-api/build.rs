@@ -1,28 +1,24 @@
-//! Turns the .proto files into Rust with cargo alone: no protoc is needed on the machine. With the feature `json` the
-//! messages are JSON too, by the rules of [`field_rules`]; comments in the .proto files become the words of its schemas.
+//! Turns the compiled .proto files into Rust. `make proto` compiles them, so that a build needs neither protoc nor a parser of
+//! its own. With the feature `json` the messages are JSON too, by the rules of [`field_rules`]; comments in the .proto files
+//! become the words of its schemas.
 
 use prost::Message;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorSet};
-use std::path::{Path, PathBuf};
 use tonic_prost_build::Builder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let descriptors = protox::compile(["tenure/v1/tenure.proto"], ["proto"])?;
-    let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    std::fs::write(out.join("tenure_v1.bin"), descriptors.encode_to_vec())?;
+    let descriptors = compiled("proto/tenure_v1.bin")?;
     let builder = tonic_prost_build::configure().codec_path("crate::codec::TreatyCodec").btree_map(".");
     json(builder, &descriptors).compile_fds(descriptors)?;
-    etcd(&out)
+    // The dialect of etcd has tonic's own codec: its clients do not know Tenure's failures.
+    tonic_prost_build::configure().compile_fds(compiled("proto/etcd.bin")?)?;
+    Ok(())
 }
 
-/// The dialect of etcd, with tonic's own codec: its clients know nothing of the treaty's failures.
-fn etcd(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let descriptors = protox::compile(["etcd/rpc.proto", "etcd/v3lock.proto", "etcd/v3election.proto"], ["proto"])?;
-    std::fs::write(out.join("etcd.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().compile_fds(descriptors)?;
-    Ok(())
+fn compiled(path: &str) -> Result<FileDescriptorSet, Box<dyn std::error::Error>> {
+    Ok(FileDescriptorSet::decode(&*std::fs::read(path)?)?)
 }
 
 /// Messages that are read as JSON: what they do not know is refused. The door has bodies of its own for other requests.

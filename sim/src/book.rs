@@ -1,12 +1,14 @@
 //! What was observed, and which promise it breaks.
 
 use crate::fault::Tally;
+use crate::mix::{capacity, sit_together};
+use crate::recorder::Checked;
 use crate::run::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tenure_core::{Fence, LeaseId, Ledger};
+use tenure_core::{Fence, LeaseId, Ledger, Mode};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A promise that was broken.
@@ -30,12 +32,20 @@ pub(crate) struct Book {
     pages: Arc<Mutex<Pages>>,
 }
 
+/// What a holder believes of a resource: how it holds it, and until when in true time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Belief {
+    pub(crate) holder: usize,
+    pub(crate) mode: Mode,
+    pub(crate) until: Duration,
+}
+
 struct Pages {
     trace: Xxh3,
     lines: u64,
     violations: Vec<Violation>,
     /// Who believes to hold what, until when in true time.
-    beliefs: BTreeMap<String, (usize, Duration)>,
+    beliefs: BTreeMap<String, Vec<Belief>>,
     fences: BTreeSet<u64>,
     grants: u64,
     /// Claims and leases that were ended by force.
@@ -47,7 +57,48 @@ struct Pages {
     released: BTreeSet<Fence>,
     /// The newest entry that any node has applied.
     applied: u64,
+    extremes: Extremes,
     verbose: bool,
+}
+
+/// The extremes of a run, each of which has a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The most work of one entry, in steps of the ledger.
+    pub steps: usize,
+    /// The longest that a lease outlived its deadline, in milliseconds of service time.
+    pub late_ms: u64,
+    /// The longest that there was no leader when all was healed, in milliseconds.
+    pub election_ms: u64,
+}
+
+impl Extremes {
+    /// What no run may go beyond. These few clients make entries of about a hundred steps. Between two stamps service time
+    /// moves by a tick, or half a second after a stall, and a stamp waits for what is under way. An election takes up to 1.5
+    /// timeouts, and again if its votes were split.
+    pub const BOUNDS: Self = Self { steps: 500, late_ms: 1_000, election_ms: 5_000 };
+
+    /// Takes in the extremes of another run, or of a node.
+    pub fn merge(&mut self, other: &Self) {
+        self.steps = self.steps.max(other.steps);
+        self.late_ms = self.late_ms.max(other.late_ms);
+        self.election_ms = self.election_ms.max(other.election_ms);
+    }
+
+    /// What is beyond its bound.
+    fn beyond(&self) -> Vec<String> {
+        let Self { steps, late_ms, election_ms } = *self;
+        let bounds = Self::BOUNDS;
+        let each = [
+            (steps > bounds.steps, format!("an entry took {steps} steps, more than {}", bounds.steps)),
+            (late_ms > bounds.late_ms, format!("a lease ended {late_ms} ms late, more than {}", bounds.late_ms)),
+            (
+                election_ms > bounds.election_ms,
+                format!("nobody led for {election_ms} ms, more than {}", bounds.election_ms),
+            ),
+        ];
+        each.into_iter().filter(|(is_beyond, _)| *is_beyond).map(|(_, what)| what).collect()
+    }
 }
 
 impl Book {
@@ -64,6 +115,7 @@ impl Book {
             acknowledged: BTreeSet::new(),
             released: BTreeSet::new(),
             applied: 0,
+            extremes: Extremes::default(),
             verbose,
         };
         Self { pages: Arc::new(Mutex::new(pages)) }
@@ -90,26 +142,25 @@ impl Book {
         self.pages().violations.push(Violation { promise, what });
     }
 
-    /// A holder was told that it holds a resource until then. Nobody else may believe so.
-    pub(crate) fn believes(&self, holder: usize, resource: &str, at: Duration, until: Duration) {
-        let other = self.pages().beliefs.get(resource).copied();
-        if let Some((other, their_until)) = other
-            && other != holder
-            && their_until > at
-        {
-            let what = format!("{resource}: {holder} was seated while {other} holds until {their_until:?}");
+    /// A holder was told that it holds a resource until then. Nobody may believe so who cannot hold it beside.
+    pub(crate) fn believes(&self, belief: Belief, resource: &str, at: Duration) {
+        let mut beliefs = self.pages().beliefs.remove(resource).unwrap_or_default();
+        beliefs.retain(|other| other.until > at || other.holder == belief.holder);
+        let own = beliefs.iter().position(|other| other.holder == belief.holder).map(|own| beliefs.remove(own));
+        let modes: Vec<Mode> = beliefs.iter().map(|other| other.mode).chain([belief.mode]).collect();
+        if !sit_together(&modes, capacity(resource)) {
+            let what = format!("{resource}: {} was seated while others hold it: {beliefs:?}", belief.holder);
             self.broken("S2", at, &what);
         }
-        let mut pages = self.pages();
-        let belief = pages.beliefs.entry(resource.to_owned()).or_insert((holder, until));
-        *belief = if belief.0 == holder { (holder, belief.1.max(until)) } else { (holder, until) };
+        let until = own.map_or(belief.until, |own| own.until.max(belief.until));
+        beliefs.push(Belief { until, ..belief });
+        self.pages().beliefs.insert(resource.to_owned(), beliefs);
     }
 
     /// A holder stopped by itself.
     pub(crate) fn gives_up(&self, holder: usize, resource: &str) {
-        let mut pages = self.pages();
-        if pages.beliefs.get(resource).is_some_and(|(who, _)| *who == holder) {
-            pages.beliefs.remove(resource);
+        if let Some(beliefs) = self.pages().beliefs.get_mut(resource) {
+            beliefs.retain(|belief| belief.holder != holder);
         }
     }
 
@@ -156,6 +207,19 @@ impl Book {
         self.pages().applied
     }
 
+    /// Something was seen that has a bound.
+    pub(crate) fn extremes(&self, seen: &Extremes) {
+        self.pages().extremes.merge(seen);
+    }
+
+    /// Everything must have kept its bound.
+    pub(crate) fn judge_extremes(&self, at: Duration) {
+        let extremes = self.pages().extremes;
+        for what in extremes.beyond() {
+            self.broken("liveness", at, &what);
+        }
+    }
+
     /// What was acknowledged so far.
     pub(crate) fn debts(&self) -> Debts {
         let pages = self.pages();
@@ -170,6 +234,8 @@ impl Book {
             grants: pages.grants,
             forced: pages.forced,
             faults: tally.counts(),
+            checked: Checked::default(),
+            extremes: pages.extremes,
             violations: pages.violations.clone(),
         }
     }

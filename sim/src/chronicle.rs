@@ -1,10 +1,11 @@
 //! What every node tells of the one history, held against what others told of it, and against the promises.
 
-use crate::book::Book;
+use crate::book::{Book, Extremes};
+use crate::mix::{capacity, sit_together};
 use crate::net::Life;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tenure_core::{End, Event, Fence, Happening, LeaseId, Ledger, Name, Revision};
+use tenure_core::{End, Event, Fence, Happening, InstanceKey, Key, LeaseId, Ledger, Mode, Name, Revision};
 use tenure_server::Node;
 
 /// The history as far as any node has told it.
@@ -22,10 +23,11 @@ pub(crate) struct Chronicle {
     now_ms: u64,
     /// When living leases end unless they are renewed, by the newest entry that said so.
     deadlines: BTreeMap<LeaseId, (u64, u64)>,
-    living: BTreeMap<LeaseId, BTreeSet<Name>>,
+    /// What hangs on living leases: claims, keys and instances, as text.
+    living: BTreeMap<LeaseId, BTreeSet<String>>,
     ended: BTreeSet<LeaseId>,
     /// Held, or vacating.
-    taken: BTreeMap<Name, Fence>,
+    taken: BTreeMap<Name, BTreeMap<Fence, Mode>>,
     fence: u64,
 }
 
@@ -56,6 +58,8 @@ impl Chronicle {
     pub(crate) fn look(&mut self, life: Life, node: &Node, at: Duration) {
         let status = node.status();
         self.book.saw_applied(status.applied);
+        let tenure_server::Extremes { steps, late_ms } = node.extremes();
+        self.book.extremes(&Extremes { steps, late_ms, election_ms: 0 });
         if let Some(term) = status.leads_in {
             self.judge_leader(term, status.identity.node, at);
         }
@@ -157,13 +161,16 @@ impl Chronicle {
     fn judge_event(&mut self, event: &Event, at: Duration) {
         match &event.what {
             Happening::Granted { lease, .. } => drop(self.living.insert(*lease, BTreeSet::new())),
-            Happening::Queued { lease, resource, .. } => self.stake(*lease, resource),
-            Happening::Seated { lease, resource, fence, .. } => {
+            Happening::Queued { lease, resource, .. } => self.stake(*lease, resource.to_string()),
+            Happening::Seated { lease, resource, fence, mode, .. } => {
                 if !self.living.contains_key(lease) {
                     self.book.broken("S14", at, &format!("{resource} was given to {lease}, which does not live"));
                 }
-                if let Some(other) = self.taken.insert(resource.clone(), *fence) {
-                    let what = format!("{resource} was given to {lease} while fence {other} is not over");
+                let taken = self.taken.entry(resource.clone()).or_default();
+                taken.insert(*fence, *mode);
+                let modes: Vec<Mode> = taken.values().copied().collect();
+                if !sit_together(&modes, capacity(resource.as_str())) {
+                    let what = format!("{resource} was given to {lease} while others are not over: {taken:?}");
                     self.book.broken("S1", at, &what);
                 }
                 if fence.number() <= self.fence {
@@ -171,16 +178,33 @@ impl Chronicle {
                     self.book.broken("S5", at, &what);
                 }
                 self.fence = fence.number();
-                self.stake(*lease, resource);
+                self.stake(*lease, resource.to_string());
             }
-            Happening::Vacated { lease, resource, until, .. } => {
-                self.unstake(*lease, resource);
+            Happening::Vacated { lease, resource, fence, until, .. } => {
+                self.unstake(*lease, resource.as_str());
                 if until.is_none() {
-                    self.taken.remove(resource);
+                    self.free(resource, *fence);
                 }
             }
-            Happening::Freed { resource, .. } => drop(self.taken.remove(resource)),
-            Happening::Left { lease, resource, .. } => self.unstake(*lease, resource),
+            Happening::Freed { resource, fence, .. } => self.free(resource, *fence),
+            Happening::Left { lease, resource, .. } => self.unstake(*lease, resource.as_str()),
+            Happening::Registered { instance, lease, .. } => {
+                let text = instance_text(instance);
+                if self.living.values().any(|things| things.contains(&text)) {
+                    self.book.broken("S18", at, &format!("{text} was registered while another one of its id lived"));
+                }
+                self.stake(*lease, text);
+            }
+            Happening::Deregistered { instance, lease, .. } => self.unstake(*lease, &instance_text(instance)),
+            Happening::Put { key, lease, .. } => {
+                for things in self.living.values_mut() {
+                    things.remove(&key_text(key));
+                }
+                if let Some(lease) = lease {
+                    self.stake(*lease, key_text(key));
+                }
+            }
+            Happening::Deleted { key, lease: Some(lease), .. } => self.unstake(*lease, &key_text(key)),
             Happening::Ended { lease, how, .. } => self.judge_end(*lease, how, event, at),
             _ => {}
         }
@@ -189,13 +213,19 @@ impl Chronicle {
         }
     }
 
-    fn stake(&mut self, lease: LeaseId, resource: &Name) {
-        self.living.entry(lease).or_default().insert(resource.clone());
+    fn stake(&mut self, lease: LeaseId, thing: String) {
+        self.living.entry(lease).or_default().insert(thing);
     }
 
-    fn unstake(&mut self, lease: LeaseId, resource: &Name) {
-        if let Some(stakes) = self.living.get_mut(&lease) {
-            stakes.remove(resource);
+    fn unstake(&mut self, lease: LeaseId, thing: &str) {
+        if let Some(things) = self.living.get_mut(&lease) {
+            things.remove(thing);
+        }
+    }
+
+    fn free(&mut self, resource: &Name, fence: Fence) {
+        if let Some(taken) = self.taken.get_mut(resource) {
+            taken.remove(&fence);
         }
     }
 
@@ -220,4 +250,12 @@ impl Chronicle {
             !is_over
         });
     }
+}
+
+fn key_text(key: &Key) -> String {
+    format!("key {}", key.bytes().escape_ascii())
+}
+
+fn instance_text(instance: &InstanceKey) -> String {
+    format!("instance {instance}")
 }

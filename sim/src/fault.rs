@@ -39,11 +39,44 @@ pub enum Fault {
     Admission,
     /// A cluster was made anew from a backup of one that is gone.
     Restore,
+    /// A message of a client was lost.
+    ClientLoss,
+    /// A message of a client came seconds late.
+    ClientDelay,
+    /// A message of a client came twice.
+    ClientRepeat,
+    /// The answer to a client was lost.
+    ClientSilence,
+    /// A write to a disk failed.
+    WriteError,
+    /// A sync of a disk failed.
+    SyncError,
+    /// A disk was full.
+    FullDisk,
 }
 
 impl Fault {
-    const OF_ONE: [Self; 4] = [Self::PowerCut, Self::Kill, Self::Pause, Self::Stall];
-    const OF_MANY: [Self; 16] = [
+    const OF_ONE: [Self; 11] = [
+        Self::PowerCut,
+        Self::Kill,
+        Self::Pause,
+        Self::Stall,
+        Self::ClientLoss,
+        Self::ClientDelay,
+        Self::ClientRepeat,
+        Self::ClientSilence,
+        Self::WriteError,
+        Self::SyncError,
+        Self::FullDisk,
+    ];
+    const OF_MANY: [Self; 23] = [
+        Self::WriteError,
+        Self::SyncError,
+        Self::FullDisk,
+        Self::ClientLoss,
+        Self::ClientDelay,
+        Self::ClientRepeat,
+        Self::ClientSilence,
         Self::PowerCut,
         Self::Kill,
         Self::Pause,
@@ -87,6 +120,13 @@ impl fmt::Display for Fault {
             Self::Wipe => "wiped disks",
             Self::Admission => "admissions",
             Self::Restore => "restored backups",
+            Self::ClientLoss => "lost messages of clients",
+            Self::ClientDelay => "late messages of clients",
+            Self::ClientRepeat => "repeated messages of clients",
+            Self::WriteError => "failed writes",
+            Self::SyncError => "failed syncs",
+            Self::FullDisk => "full disks",
+            Self::ClientSilence => "lost answers to clients",
         })
     }
 }

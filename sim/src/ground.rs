@@ -104,22 +104,33 @@ impl Slowness {
     }
 }
 
-/// A disk that now and then says that the log is synced when it is not. It is planted, to see that it is caught.
+/// How a disk lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Now and then it says that the log is synced when it is not.
+    Synced,
+    /// It says that everything went well.
+    AllIsWell,
+}
+
+/// A disk that lies. It is planted, to see that it is caught.
 #[derive(Debug)]
 pub(crate) struct Liar {
     pub(crate) disk: MemoryDisk,
     pub(crate) dice: Dice,
+    pub(crate) lie: Lie,
 }
 
 struct LyingFile {
     file: Box<dyn DiskFile>,
     dice: Dice,
+    lie: Lie,
 }
 
 impl Liar {
     fn open(&self, name: &str, file: Box<dyn DiskFile>) -> Box<dyn DiskFile> {
-        match name.starts_with("log-") {
-            true => Box::new(LyingFile { file, dice: self.dice.clone() }),
+        match name.starts_with("log-") || self.lie == Lie::AllIsWell {
+            true => Box::new(LyingFile { file, dice: self.dice.clone(), lie: self.lie }),
             false => file,
         }
     }
@@ -161,7 +172,8 @@ impl Disk for Liar {
 
 impl DiskFile for LyingFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.append(bytes)
+        let appended = self.file.append(bytes);
+        if self.lie == Lie::AllIsWell { Ok(()) } else { appended }
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {
@@ -169,6 +181,16 @@ impl DiskFile for LyingFile {
     }
 
     fn sync(&mut self) -> BoxFuture<'_, io::Result<()>> {
-        if self.dice.one_in(10) { self.file.sync() } else { Box::pin(async { Ok(()) }) }
+        match self.lie {
+            Lie::AllIsWell => {
+                let synced = self.file.sync();
+                Box::pin(async move {
+                    let _ = synced.await;
+                    Ok(())
+                })
+            }
+            Lie::Synced if self.dice.one_in(10) => self.file.sync(),
+            Lie::Synced => Box::pin(async { Ok(()) }),
+        }
     }
 }

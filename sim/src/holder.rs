@@ -1,15 +1,17 @@
 //! Holders: clients that count from the moment they sent, keep trying whatever happens, and stop before they must.
 
-use crate::book::Book;
+use crate::book::{Belief, Book};
 use crate::client::Client;
 use crate::dice::Dice;
 use crate::ground::true_time;
+use crate::mix::{self, Mix};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_core::{
-    Acquire, Command, End, Fence, Grant, Handle, Holder, Kind, LeaseId, Name, On, Outcome, Refusal, Release, Renew,
-    Renewal, Reply, Ttl, Wait,
+    Acquire, Command, End, Epoch, Grant, Handle, Holder, Kind, LeaseId, Mode, Name, On, Outcome, Priority, Proof,
+    Refusal, Release, Renew, Renewal, Renewed, Reply, Seat, Span, Ttl, Wait, Want, limits,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The clock rates of holder and grantor may differ by twice this; see `safe_until` in the design.
 const RHO: f64 = 0.01;
@@ -19,6 +21,11 @@ pub(crate) struct Person {
     pub(crate) resources: Vec<Name>,
     pub(crate) client: Client,
     pub(crate) dice: Dice,
+    pub(crate) mix: Mix,
+    /// Whether it does whatever the mix says, or claims one resource at a time.
+    pub(crate) swarms: bool,
+    /// How often it has begun.
+    pub(crate) epoch: AtomicU64,
     pub(crate) book: Book,
     pub(crate) origin: Instant,
     /// How fast this holder's own clock runs.
@@ -27,11 +34,13 @@ pub(crate) struct Person {
     pub(crate) until: Duration,
 }
 
-/// One claim, from the first try to the end.
+/// Claims of one lease, from the first try to the end.
 struct Tenancy {
     grant: Grant,
     ttl_ms: u64,
-    resource: Name,
+    wants: Vec<Want>,
+    wait: Wait,
+    epoch: Option<Epoch>,
     /// The true time until which this holder may believe, by its own clock and margin.
     safe_until: Duration,
     /// Whether a renewal was ever answered. Before that it may run out while the first try is still on its way.
@@ -84,19 +93,57 @@ impl Person {
     }
 
     async fn hold_one(&self) {
-        let resource = self.resources[self.dice.between(0, self.resources.len() as u64 - 1) as usize].clone();
+        let wants = self.wants();
         let ttl_ms = self.dice.between(1_500, 8_000);
-        let mut tenancy =
-            Tenancy { grant: self.grant(ttl_ms), ttl_ms, resource, safe_until: Duration::ZERO, is_kept: false };
-        let Some(fence) = self.be_seated(&mut tenancy).await else { return };
+        let grant = self.grant(ttl_ms);
+        let (wait, epoch) = self.manner(&wants);
+        let mut tenancy = Tenancy { grant, ttl_ms, wants, wait, epoch, safe_until: Duration::ZERO, is_kept: false };
+        if tenancy.epoch.is_some() {
+            // Whoever comes back with a higher epoch says that it has stopped before: nobody waits for what it was promised then.
+            tenancy.wants.iter().for_each(|want| self.book.gives_up(self.number, want.resource.as_str()));
+        }
+        let Some(handles) = self.be_seated(&mut tenancy).await else { return };
         let leave = self.now() + self.dice.ms(500, 12_000);
         while self.now() < leave {
-            if !self.renew(&mut tenancy).await {
-                return;
+            match self.renew(&mut tenancy).await {
+                Kept::All => {}
+                // Of several claims some are lost, and a renewal does not say which.
+                Kept::Some => break,
+                Kept::Nothing => return,
+            }
+            if self.mix.keys > 0 && self.dice.one_in(3) {
+                // It must not keep it from renewing.
+                let verify = self.client.verify(&handles[0].resource, handles[0].fence);
+                let _ = timeout(self.patience(&tenancy), verify).await;
             }
             sleep(self.third(&tenancy)).await;
         }
-        self.give_back(&tenancy, fence).await;
+        for handle in handles {
+            self.give_back(&tenancy, handle).await;
+        }
+    }
+
+    /// What is claimed next.
+    fn wants(&self) -> Vec<Want> {
+        if self.swarms {
+            return mix::wants(&self.mix, &self.dice);
+        }
+        let resource = self.resources[self.dice.between(0, self.resources.len() as u64 - 1) as usize].clone();
+        vec![Want { resource, mode: Mode::Exclusive, capacity: None }]
+    }
+
+    /// Whether it waits, and whether it says how often it has started.
+    fn manner(&self, wants: &[Want]) -> (Wait, Option<Epoch>) {
+        if !self.swarms {
+            return (Wait::IN_LINE, None);
+        }
+        let limit = Span::at_most(self.dice.between(500, 20_000), limits::WAIT_MS_MAX).ok();
+        let limit = limit.filter(|_| wants.len() > 1 || self.dice.one_in(3));
+        let waits = (6, Wait::InLine { limit });
+        let wait = mix::choose(&self.dice, &[waits, (self.mix.hasty, Wait::Never)]);
+        let has_epoch = mix::choose(&self.dice, &[(3, false), (self.mix.epochs, true)]);
+        let started = self.epoch.fetch_add(1, Ordering::Relaxed);
+        (wait, Epoch::from_number(started).filter(|_| has_epoch))
     }
 
     fn third(&self, tenancy: &Tenancy) -> Duration {
@@ -115,26 +162,25 @@ impl Person {
     }
 
     /// Asks until it is seated, keeping its waiting lease alive meanwhile. None: given up without harm.
-    async fn be_seated(&self, tenancy: &mut Tenancy) -> Option<Fence> {
-        let acquire = Command::Acquire(Acquire::exclusive(
-            On::New(tenancy.grant.clone()),
-            tenancy.resource.clone(),
-            Wait::IN_LINE,
-        ));
+    async fn be_seated(&self, tenancy: &mut Tenancy) -> Option<Vec<Handle>> {
+        let acquire = Command::Acquire(Acquire {
+            on: On::New(tenancy.grant.clone()),
+            wants: tenancy.wants.clone(),
+            wait: tenancy.wait,
+            priority: Priority::default(),
+            lock_delay: Span::ZERO,
+            epoch: tenancy.epoch,
+            request: None,
+            secret: None,
+        });
         let (mut waited, mut answered) = (false, false);
         loop {
             let sent = self.now();
             match self.ask(acquire.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Seated(seat))) => {
-                    self.book.acknowledged(tenancy.grant.lease);
-                    let fence = seat.claims[0].fence;
-                    self.book.fence(self.now(), fence.number(), tenancy.resource.as_str());
-                    let line = format!("{} holds {}@{fence}", self.number, tenancy.resource);
-                    self.book.note(self.now(), &line);
-                    // The answer to a retry says what is left, so it counts from its own sending too.
-                    self.believe(tenancy, sent, seat.ttl_ms);
-                    self.claim_belief(tenancy);
-                    return if waited && !self.renew(tenancy).await { None } else { Some(fence) };
+                    self.seated(tenancy, &seat, sent);
+                    let is_over = waited && matches!(self.renew(tenancy).await, Kept::Nothing);
+                    return (!is_over).then_some(seat.claims);
                 }
                 Some(Ok(Reply::Waiting(_))) => {
                     self.book.acknowledged(tenancy.grant.lease);
@@ -149,6 +195,9 @@ impl Person {
                     }
                     return None;
                 }
+                // It does not wait, or must not, or one of its claims was broken meanwhile.
+                Some(Err(Refusal::Taken { .. } | Refusal::WouldDeadlock { .. })) if self.swarms => return None,
+                Some(Err(Refusal::NoClaim { .. })) if tenancy.wants.len() > 1 => return None,
                 Some(other) => {
                     self.book.broken("S12", self.now(), &format!("an acquire was answered {other:?}"));
                     return None;
@@ -165,25 +214,41 @@ impl Person {
         }
     }
 
+    /// It was answered that its claims hold their resources.
+    fn seated(&self, tenancy: &mut Tenancy, seat: &Seat, sent: Duration) {
+        self.book.acknowledged(tenancy.grant.lease);
+        for handle in &seat.claims {
+            self.book.fence(self.now(), handle.fence.number(), handle.resource.as_str());
+            self.book.note(self.now(), &format!("{} holds {handle}", self.number));
+        }
+        // The answer to a retry says what is left, so it counts from its own sending too.
+        self.believe(tenancy, sent, seat.ttl_ms);
+        self.claim_belief(tenancy);
+    }
+
     fn claim_belief(&self, tenancy: &Tenancy) {
         if tenancy.safe_until > self.now() {
-            self.book.believes(self.number, tenancy.resource.as_str(), self.now(), tenancy.safe_until);
-        }
-    }
-
-    /// Renews until it is answered. False: the lease is over.
-    async fn renew(&self, tenancy: &mut Tenancy) -> bool {
-        match self.renew_once(tenancy).await {
-            Some((sent, ttl_ms)) => {
-                self.believe(tenancy, sent, ttl_ms);
-                self.claim_belief(tenancy);
-                true
+            for want in &tenancy.wants {
+                let belief = Belief { holder: self.number, mode: want.mode, until: tenancy.safe_until };
+                self.book.believes(belief, want.resource.as_str(), self.now());
             }
-            None => false,
         }
     }
 
-    async fn renew_once(&self, tenancy: &mut Tenancy) -> Option<(Duration, u64)> {
+    /// Renews until it is answered.
+    async fn renew(&self, tenancy: &mut Tenancy) -> Kept {
+        match self.renew_once(tenancy).await {
+            Some((_, renewed)) if renewed.lost > 0 => Kept::Some,
+            Some((sent, renewed)) => {
+                self.believe(tenancy, sent, renewed.ttl_ms);
+                self.claim_belief(tenancy);
+                Kept::All
+            }
+            None => Kept::Nothing,
+        }
+    }
+
+    async fn renew_once(&self, tenancy: &mut Tenancy) -> Option<(Duration, Renewed)> {
         let renewal = Renewal { lease: tenancy.grant.lease, ttl: None };
         let renew = Command::Renew(Renew { leases: vec![renewal], kind: Kind::Auto });
         loop {
@@ -192,7 +257,7 @@ impl Person {
                 Some(Ok(Reply::Renewed(each))) => match each.into_iter().next() {
                     Some(Ok(renewed)) => {
                         tenancy.is_kept = true;
-                        return Some((sent, renewed.ttl_ms));
+                        return Some((sent, renewed));
                     }
                     Some(Err(Refusal::Lapsed { how, .. })) => {
                         self.lost(tenancy, &how);
@@ -218,7 +283,10 @@ impl Person {
         if matches!(how, End::Revoked { .. }) {
             return self.book.note(self.now(), &format!("{} hears that it was revoked", self.number));
         }
-        self.book.gives_up(self.number, tenancy.resource.as_str());
+        tenancy.wants.iter().for_each(|want| self.book.gives_up(self.number, want.resource.as_str()));
+        if *how == End::WaitedOut {
+            return self.book.note(self.now(), &format!("{} has waited long enough", self.number));
+        }
         if !tenancy.is_kept {
             return self.book.note(self.now(), &format!("{} came too late to keep its lease", self.number));
         }
@@ -229,14 +297,14 @@ impl Person {
         self.book.broken("S3", self.now(), &what);
     }
 
-    async fn give_back(&self, tenancy: &Tenancy, fence: Fence) {
-        self.book.gives_up(self.number, tenancy.resource.as_str());
-        let release = Command::Release(Release { handle: Handle { resource: tenancy.resource.clone(), fence } });
+    async fn give_back(&self, tenancy: &Tenancy, handle: Handle) {
+        self.book.gives_up(self.number, handle.resource.as_str());
+        let release = Command::Release(Release { handle: handle.clone(), proof: Proof::Handle });
         for _ in 0..200 {
             match self.ask(release.clone(), self.patience(tenancy)).await {
                 Some(Ok(Reply::Released)) => {
-                    self.book.released(fence);
-                    return self.book.note(self.now(), &format!("{} released {}", self.number, tenancy.resource));
+                    self.book.released(handle.fence);
+                    return self.book.note(self.now(), &format!("{} released {}", self.number, handle.resource));
                 }
                 // It stopped holding before it gave back, so the lease may have run out under way.
                 Some(Err(Refusal::Stale { .. })) => return,
@@ -247,4 +315,11 @@ impl Person {
             }
         }
     }
+}
+
+/// What a renewal says of the claims of its lease.
+enum Kept {
+    All,
+    Some,
+    Nothing,
 }

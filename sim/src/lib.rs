@@ -13,22 +13,30 @@ compile_error!(
 mod archive;
 mod book;
 mod chronicle;
+mod clerk;
 mod client;
 mod dice;
 mod fault;
 mod ground;
+pub mod history;
 mod holder;
 mod machine;
 mod many;
+mod mix;
 mod net;
 mod one;
 mod operator;
 mod reader;
+mod recorder;
 mod run;
+mod scribe;
+#[cfg(test)]
+mod stale_reads;
 mod storm;
 mod warden;
 mod way;
 
-pub use book::Violation;
+pub use book::{Extremes, Violation};
 pub use fault::Fault;
-pub use run::{Plan, Report, run};
+pub use recorder::Checked;
+pub use run::{Plan, Plant, Report, run};

@@ -4,9 +4,10 @@
 use crate::book::Book;
 use crate::dice::Dice;
 use crate::fault::{Fault, Tally};
-use crate::ground::{BentClock, Liar, Slowness, Stillness, true_time};
+use crate::ground::{BentClock, Liar, Lie, Slowness, Stillness, true_time};
 use crate::net::{Net, client_address, peer_address};
 use crate::way::Way;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tenure_server::backup::{Copied, Ground, restore};
@@ -14,10 +15,13 @@ use tenure_server::disk::{Disk, MemoryDisk, SharedDisk};
 use tenure_server::peers::Nowhere;
 use tenure_server::raft::log::{Log, LogOptions};
 use tenure_server::{Begin, Environment, Node, Place, Tuning, Workers};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// The longest that one sync takes.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(8);
+
+/// How long a process may take to stop once its disk has failed: what is under way may have to end first.
+const STOP_MAX: Duration = Duration::from_secs(20);
 
 /// What all machines of a run share.
 #[derive(Clone)]
@@ -27,8 +31,8 @@ pub(crate) struct Site {
     pub(crate) tally: Tally,
     pub(crate) origin: Instant,
     pub(crate) tuning: Tuning,
-    /// Whether disks say now and then that something is synced when it is not.
-    pub(crate) disks_lie: bool,
+    /// How disks lie, if that is planted.
+    pub(crate) lie: Option<Lie>,
 }
 
 impl Site {
@@ -63,11 +67,13 @@ struct Setup {
     begin: Begin,
     /// Somebody is at it already.
     is_busy: bool,
+    /// Its disk was made to fail in this life, so the process must stop.
+    fails: bool,
 }
 
 impl Machine {
     pub(crate) fn new(site: &Site, number: usize, begin: Begin, dice: Dice) -> Self {
-        let setup = Setup { disk: MemoryDisk::new(), node: number as u64 + 1, begin, is_busy: false };
+        let setup = Setup { disk: MemoryDisk::new(), node: number as u64 + 1, begin, is_busy: false, fails: false };
         let machine = Self {
             number,
             site: site.clone(),
@@ -114,9 +120,9 @@ impl Machine {
     fn environment(&self, network: Arc<dyn tenure_server::peers::Network>) -> Environment {
         let Setup { disk, node, begin, .. } = self.setup().clone();
         let disk = disk.attach();
-        let disk: SharedDisk = match self.site.disks_lie {
-            true => Arc::new(Liar { disk, dice: self.dice.fork() }),
-            false => Arc::new(disk),
+        let disk: SharedDisk = match self.site.lie {
+            Some(lie) => Arc::new(Liar { disk, dice: self.dice.fork(), lie }),
+            None => Arc::new(disk),
         };
         let place = match begin {
             Begin::Alone => Place::default(),
@@ -157,11 +163,12 @@ impl Machine {
         };
         net.connect(life, node.clone());
         self.site.note(&format!("machine {} is up as node {}", self.number, self.node()));
-        let (site, number, watched) = (self.site.clone(), self.number, node.clone());
+        let (machine, watched) = (self.clone(), node.clone());
         tokio::spawn(async move {
             let reason = watched.failed().await;
-            if site.net.is_alive(life) {
-                site.broken("S15", &format!("machine {number} stopped by itself: {reason}"));
+            let site = &machine.site;
+            if site.net.is_alive(life) && !machine.setup().fails {
+                site.broken("S15", &format!("machine {} stopped by itself: {reason}", machine.number));
             }
         });
         Some(node)
@@ -208,6 +215,61 @@ impl Machine {
         sleep(self.dice.ms(1, 9_000)).await;
         self.read_log("before the start").await;
         self.start().await;
+    }
+
+    /// The disk fails: a write, a sync, or it is full. The node must stop by itself, and comes back when the disk is mended.
+    pub(crate) async fn fail_disk(&self) {
+        let (disk, Some((life, node))) = (self.disk(), self.site.net.life(self.number)) else { return };
+        let injected = disk.faults_injected();
+        self.setup().fails = true;
+        let (fault, what) = match self.dice.between(0, 3) {
+            0 => (Fault::WriteError, "the next write fails"),
+            1 => (Fault::SyncError, "the next sync fails"),
+            2 => (Fault::WriteError, "every write fails"),
+            _ => (Fault::FullDisk, "it is full"),
+        };
+        match what {
+            "the next write fails" => disk.fail_next_write(io::ErrorKind::Other),
+            "the next sync fails" => disk.fail_next_sync(io::ErrorKind::Other),
+            "every write fails" => disk.fail_writes_for_good(io::ErrorKind::Other),
+            _ => disk.capacity_max(disk_bytes(&disk) + self.dice.between(0, 4_000)),
+        }
+        self.site.note(&format!("on the disk of machine {} {what}", self.number));
+        let has_failed = async {
+            while disk.faults_injected() == injected {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let is_met = timeout(Duration::from_secs(20), has_failed).await.is_ok() && self.site.net.is_alive(life);
+        if is_met {
+            self.site.tally.count(fault);
+            if timeout(STOP_MAX, node.failed()).await.is_err() && self.site.net.is_alive(life) {
+                let what = format!("machine {} goes on after its disk has failed: {:?}", self.number, node.status());
+                self.site.broken("S15", &what);
+            }
+        }
+        self.setup().fails = false;
+        if !is_met {
+            return disk.heal();
+        }
+        self.stop_after(fault).await;
+    }
+
+    /// After a failed sync nobody knows what the disk has, so the machine is switched off: a start that reads what the kernel
+    /// still shows, and a power cut after it, is not promised to be survived.
+    async fn stop_after(&self, fault: Fault) {
+        let disk = self.disk();
+        self.end();
+        if fault == Fault::SyncError || self.dice.one_in(2) {
+            let dice = self.dice.clone();
+            disk.crash(&mut |n| dice.next() % n);
+        } else {
+            disk.kill();
+        }
+        disk.heal();
+        self.slowness.heal();
+        self.site.note(&format!("machine {} has stopped, and its disk is mended", self.number));
+        self.restart().await;
     }
 
     pub(crate) fn stall_disk(&self) {
@@ -286,4 +348,10 @@ impl Machine {
             }
         }
     }
+}
+
+/// How much is on a disk.
+fn disk_bytes(disk: &MemoryDisk) -> u64 {
+    let names = disk.list().expect("the operator sees the disk");
+    names.iter().filter_map(|name| disk.bytes(name)).map(|bytes| bytes.len() as u64).sum()
 }

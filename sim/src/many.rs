@@ -1,6 +1,7 @@
 //! Several nodes: they begin together, are hurt for a while, one at a time or all at once, and must then go on.
 
 use crate::archive;
+use crate::book::Extremes;
 use crate::chronicle::Chronicle;
 use crate::machine::{Machine, STALL_MAX};
 use crate::net::{Weather, peer_address};
@@ -51,6 +52,7 @@ impl Many {
             self.hurt();
         }
         operator.abort();
+        self.stage.site.net.calm_clients();
         reader.abort();
         storm.abort();
         self.heal().await;
@@ -58,6 +60,7 @@ impl Many {
         if timeout(HEAL, warden).await.is_err() {
             self.stage.site.broken("liveness", "a change of the members does not end after healing");
         }
+        self.await_leader().await;
         self.stage.await_holders(holders).await;
         self.agree().await;
         match timeout(HEAL, archive).await {
@@ -68,7 +71,7 @@ impl Many {
     }
 
     fn spawn_trouble(&self) -> (JoinHandle<()>, JoinHandle<()>, JoinHandle<()>) {
-        let Stage { site, plan, dice } = &self.stage;
+        let Stage { site, plan, dice, .. } = &self.stage;
         let storm = Storm { site: site.clone(), dice: dice.fork(), until: plan.length };
         let reader = Reader { site: site.clone(), dice: dice.fork(), until: plan.length };
         let warden = Warden {
@@ -90,8 +93,34 @@ impl Many {
         while self.machines.iter().any(Machine::is_busy) {
             self.live(Duration::from_millis(100)).await;
         }
+        // What stalls a disk now is over by then.
         self.live(STALL_MAX).await;
         self.stage.site.note("everything is healed");
+    }
+
+    /// A leader is elected in time, also if the one that there was is gone. No change of the members is under way, so that the
+    /// others are a majority.
+    async fn await_leader(&mut self) {
+        let site = self.stage.site.clone();
+        let leads =
+            |machine: &Machine| site.net.node(machine.number).is_some_and(|node| node.status().leads_in.is_some());
+        if self.stage.plan.swarm
+            && let Some(leader) = self.machines.iter().find(|machine| leads(machine)).cloned()
+            && leader.take()
+        {
+            leader.kill();
+            tokio::spawn(async move {
+                leader.restart().await;
+                leader.leave();
+            });
+        }
+        let since = site.now();
+        while !self.machines.iter().any(leads) && site.now() < since + PROGRESS {
+            sleep(Duration::from_millis(20)).await;
+        }
+        let election_ms = (site.now() - since).as_millis() as u64;
+        site.note(&format!("a leader is there after {election_ms} ms"));
+        site.book.extremes(&Extremes { election_ms, ..Extremes::default() });
     }
 
     /// Somebody who comes now is served soon.
@@ -134,9 +163,12 @@ impl Many {
         if !machine.take() {
             return;
         }
-        let kind = dice.between(0, 5);
+        // The more often disks fail, the less often something else happens.
+        let fails = self.stage.fails_disk();
+        let kind = if fails { 6 } else { dice.between(0, 5) };
         tokio::spawn(async move {
             match kind {
+                6 => machine.fail_disk().await,
                 0 => {
                     machine.cut_power().await;
                     machine.restart().await;

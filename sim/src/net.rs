@@ -37,6 +37,8 @@ struct State {
     /// From whom nothing comes to whom.
     cuts: BTreeSet<(usize, usize)>,
     weather: Weather,
+    /// Whether clients' messages may fare ill.
+    is_rough: bool,
 }
 
 #[derive(Default)]
@@ -80,7 +82,7 @@ pub(crate) fn machine_at(address: &str) -> Option<usize> {
 impl Net {
     pub(crate) fn new(machines: usize, dice: Dice, tally: Tally) -> Self {
         let doors = (0..machines).map(|_| Door::default()).collect();
-        let state = State { doors, cuts: BTreeSet::new(), weather: Weather::CALM };
+        let state = State { doors, cuts: BTreeSet::new(), weather: Weather::CALM, is_rough: true };
         Self { state: Arc::new(Mutex::new(state)), moved: watch::Sender::new(()), dice, tally }
     }
 
@@ -127,15 +129,20 @@ impl Net {
         doors.filter_map(|(machine, door)| Some((Life { machine, number: door.life }, door.node.clone()?))).collect()
     }
 
+    /// The node on a machine, and its life.
+    pub(crate) fn life(&self, machine: usize) -> Option<(Life, Node)> {
+        let state = self.state();
+        let door = &state.doors[machine];
+        Some((Life { machine, number: door.life }, door.node.clone()?))
+    }
+
     pub(crate) fn is_alive(&self, life: Life) -> bool {
         let door = &self.state().doors[life.machine];
         door.is_up && door.life == life.number
     }
 
     pub(super) fn host(&self, machine: usize) -> Option<(Life, Host)> {
-        let state = self.state();
-        let door = &state.doors[machine];
-        Some((Life { machine, number: door.life }, Host::new(door.node.clone()?)))
+        self.life(machine).map(|(life, node)| (life, Host::new(node)))
     }
 
     pub(crate) fn pause(&self, machine: usize) {
@@ -153,10 +160,26 @@ impl Net {
         self.moved.send_replace(());
     }
 
+    /// Messages from one machine to another pass again, those that were held first.
+    #[cfg(test)]
+    pub(crate) fn uncut(&self, from: usize, to: usize) {
+        self.state().cuts.remove(&(from, to));
+        self.moved.send_replace(());
+    }
+
     /// Everybody hears everybody.
     pub(crate) fn mend(&self) {
         self.state().cuts.clear();
         self.moved.send_replace(());
+    }
+
+    /// From now on every message of a client arrives, and is answered.
+    pub(crate) fn calm_clients(&self) {
+        self.state().is_rough = false;
+    }
+
+    pub(crate) fn is_rough(&self) -> bool {
+        self.state().is_rough
     }
 
     pub(crate) fn set_weather(&self, weather: Weather) {

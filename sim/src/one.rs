@@ -32,6 +32,7 @@ impl One {
             self.hurt().await;
         }
         operator.abort();
+        self.stage.site.net.calm_clients();
         self.stage.await_holders(holders).await;
         self.look();
         // Nobody renews any more, so every lease must end by itself, and nobody writes, so only ticks can end it.
@@ -52,6 +53,10 @@ impl One {
 
     /// Does the next evil thing.
     async fn hurt(&mut self) {
+        if self.stage.fails_disk() {
+            self.machine.fail_disk().await;
+            return self.await_ready().await;
+        }
         match self.stage.dice.between(0, 5) {
             0 => {
                 self.machine.cut_power().await;
@@ -68,10 +73,15 @@ impl One {
 
     /// A node that starts has everything it had.
     async fn restart(&mut self) {
-        let site = &self.stage.site;
         sleep(self.stage.dice.ms(1, 9_000)).await;
         self.machine.read_log("before the start").await;
-        let Some(node) = self.machine.start().await else { return };
+        self.machine.start().await;
+        self.await_ready().await;
+    }
+
+    async fn await_ready(&mut self) {
+        let site = &self.stage.site;
+        let Some(node) = site.net.node(0) else { return };
         match timeout(Duration::from_secs(20), node.ready()).await {
             Ok(Ok(())) if node.status().applied < site.book.applied() => {
                 site.broken("S10", "the node came back with less than it had applied");

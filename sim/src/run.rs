@@ -1,20 +1,26 @@
 //! One simulated run: what it is to be like, what it came to, and what all runs have in common.
 
-use crate::book::{Book, Violation};
+use crate::book::{Book, Extremes, Violation};
+use crate::clerk::Clerk;
 use crate::client::Client;
 use crate::dice::Dice;
 use crate::fault::{Fault, Tally};
+use crate::ground::Lie;
 use crate::holder::Person;
 use crate::machine::Site;
 use crate::many::Many;
+use crate::mix::{self, Mix};
 use crate::net::Net;
 use crate::one::One;
 use crate::operator::Operator;
+use crate::recorder::{Checked, Recorder};
+use crate::scribe::Scribe;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Once;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tenure_core::{Free, Name};
+use tenure_core::Free;
 use tenure_server::Tuning;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -34,15 +40,38 @@ pub struct Plan {
     pub forced_ends: Free,
     /// Whether disks say now and then that something is synced when it is not, which must be caught.
     pub disks_lie: bool,
+    /// A fault of the service that clients meet, which must be caught.
+    pub plant: Option<Plant>,
+    /// Whether clients use whatever the seed draws, and their messages are late, lost and repeated as it draws. Else they claim
+    /// one resource at a time, as in seeds of old that found something.
+    pub swarm: bool,
     /// Whether to print the trace.
     pub verbose: bool,
+}
+
+/// A fault of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Certain reads are answered from the local copy, without asking the others.
+    LocalReads,
+    /// Now and then a write is acknowledged and not done.
+    DroppedWrites,
+    /// Now and then a write is proposed twice.
+    RepeatedProposals,
+    /// Disks that fail say so to nobody: a write is lost, and the node goes on.
+    DeafToDisks,
 }
 
 impl Plan {
     /// A sound service of so many nodes.
     pub fn sound(seed: u64, nodes: usize, length: Duration) -> Self {
         let (tuning, forced_ends) = (Tuning::default(), Free::WhenVacated);
-        Self { seed, nodes, length, tuning, forced_ends, disks_lie: false, verbose: false }
+        Self { seed, nodes, length, tuning, forced_ends, disks_lie: false, plant: None, swarm: true, verbose: false }
+    }
+
+    /// The same, with clients that claim one resource at a time.
+    pub fn plain(seed: u64, nodes: usize, length: Duration) -> Self {
+        Self { swarm: false, ..Self::sound(seed, nodes, length) }
     }
 }
 
@@ -59,6 +88,10 @@ pub struct Report {
     pub forced: u64,
     /// Harm that was done.
     pub faults: BTreeMap<Fault, u64>,
+    /// The longest and the most of what has a bound.
+    pub extremes: Extremes,
+    /// What the checks of the clients' histories came to.
+    pub checked: Checked,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
 }
@@ -105,40 +138,55 @@ fn run_on_paused_time(plan: Plan) -> Report {
 }
 
 const HOLDERS: usize = 5;
+const SCRIBES: u64 = 2;
+const CLERKS: u64 = 2;
 
 /// How long anybody may take to end what it was doing, once everything is healed.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn resources() -> Vec<Name> {
-    let names = ["db/leader", "jobs/nightly", "gpu/0"];
-    names.iter().map(|name| Name::parse(name).expect("this is a name")).collect()
-}
 
 /// What every run has: a plan, a site for its machines, and people.
 pub(crate) struct Stage {
     pub(crate) plan: Plan,
     pub(crate) dice: Dice,
     pub(crate) site: Site,
+    pub(crate) mix: Mix,
+    recorder: Recorder,
+    /// Draws for what runs of old did not have.
+    more: Dice,
 }
 
 impl Stage {
-    fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         let dice = Dice::new(plan.seed);
         let (book, tally) = (Book::new(plan.verbose), Tally::default());
         let net = Net::new(plan.nodes, dice.fork(), tally.clone());
         #[allow(clippy::disallowed_methods, reason = "the simulation's own clock")]
         let origin = Instant::now();
-        let site = Site { book, net, tally, origin, tuning: plan.tuning, disks_lie: plan.disks_lie };
-        Self { plan, dice, site }
+        let lie = match plan.plant {
+            Some(Plant::DeafToDisks) => Some(Lie::AllIsWell),
+            _ => plan.disks_lie.then_some(Lie::Synced),
+        };
+        let site = Site { book, net, tally, origin, tuning: plan.tuning, lie };
+        let more = Dice::new(!plan.seed);
+        let mix = if plan.swarm { Mix::draw(&more) } else { Mix::PLAIN };
+        if plan.swarm {
+            site.note(&format!("{mix:?}"));
+        }
+        Self { plan, dice, site, mix, recorder: Recorder::new(origin), more }
     }
 
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.site.net.clone(), self.dice.fork())
+        self.client_by(self.dice.fork())
+    }
+
+    fn client_by(&self, dice: Dice) -> Client {
+        Client::new(self.site.net.clone(), dice, self.recorder.clone(), self.mix.post, self.plan.plant)
     }
 
     pub(crate) fn spawn_operator(&self) -> JoinHandle<()> {
+        let resources = if self.plan.swarm { mix::resources() } else { mix::locks() };
         let operator = Operator {
-            resources: resources(),
+            resources,
             client: self.client(),
             dice: self.dice.fork(),
             book: self.site.book.clone(),
@@ -152,15 +200,50 @@ impl Stage {
     pub(crate) fn spawn_holders(&self) -> Vec<JoinHandle<()>> {
         let person = |number| Person {
             number,
-            resources: resources(),
+            resources: mix::locks(),
             client: self.client(),
             dice: self.dice.fork(),
+            mix: self.mix,
+            swarms: self.plan.swarm,
+            epoch: AtomicU64::new(1),
             book: self.site.book.clone(),
             origin: self.site.origin,
             rate: self.dice.rate(),
             until: self.plan.length,
         };
-        (0..HOLDERS).map(|number| tokio::spawn(person(number).live())).collect()
+        let mut all: Vec<_> = (0..HOLDERS).map(|number| tokio::spawn(person(number).live())).collect();
+        let scribes = if self.mix.keys > 0 { SCRIBES } else { 0 };
+        all.extend((1..=scribes).map(|number| tokio::spawn(self.scribe(number).live())));
+        let clerks = if self.mix.given + self.mix.instances > 0 { CLERKS } else { 0 };
+        all.extend((1..=clerks).map(|number| tokio::spawn(self.clerk(number).live())));
+        all
+    }
+
+    fn clerk(&self, number: u64) -> Clerk {
+        Clerk {
+            number,
+            client: self.client_by(self.more.fork()),
+            dice: self.more.fork(),
+            mix: self.mix,
+            origin: self.site.origin,
+            until: self.plan.length,
+        }
+    }
+
+    /// Whether a disk fails next.
+    pub(crate) fn fails_disk(&self) -> bool {
+        self.mix.disks > 0 && self.more.one_in(16 / self.mix.disks)
+    }
+
+    fn scribe(&self, number: u64) -> Scribe {
+        Scribe {
+            number,
+            client: self.client_by(self.more.fork()),
+            dice: self.more.fork(),
+            mix: self.mix,
+            origin: self.site.origin,
+            until: self.plan.length,
+        }
     }
 
     /// Healed: everybody must come to an end of what they were doing.
@@ -175,6 +258,14 @@ impl Stage {
     }
 
     pub(crate) fn close(self) -> Report {
-        self.site.book.close(&self.site.tally)
+        let (checked, contradictions) = self.recorder.check();
+        for contradiction in contradictions {
+            if self.plan.verbose {
+                println!("{}", contradiction.history);
+            }
+            self.site.broken(contradiction.promise, &contradiction.what);
+        }
+        self.site.book.judge_extremes(self.site.now());
+        Report { checked, ..self.site.book.close(&self.site.tally) }
     }
 }

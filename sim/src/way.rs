@@ -35,6 +35,7 @@ impl Network for Way {
 
     fn append(
         &self,
+        _: u64,
         address: &str,
         requests: BoxStream<'static, AppendRequest>,
     ) -> BoxFuture<'static, io::Result<AppendReplies>> {

@@ -12,7 +12,7 @@ fn plan(seed: u64, nodes: usize) -> Plan {
 /// Whether a run of three nodes breaks one of these promises within so many seeds.
 fn is_caught(promises: &[&str], seeds: u64, plant: impl Fn(Plan) -> Plan) -> bool {
     let breaks = |report: Report| report.violations.iter().any(|violation| promises.contains(&violation.promise));
-    (1..=seeds).any(|seed| breaks(run(plant(plan(seed, 3)))))
+    (1..=seeds).any(|seed| breaks(run(plant(Plan::plain(seed, 3, Duration::from_secs(60))))))
 }
 
 fn run_all(seeds: u64, nodes: usize) -> BTreeMap<Fault, u64> {
@@ -55,7 +55,7 @@ fn nobody_who_keeps_trying_is_jumped_over() {
 
 fn sound<const N: usize>(seeds: [u64; N]) {
     for seed in seeds {
-        let report = run(Plan::sound(seed, 3, Duration::from_secs(120)));
+        let report = run(Plan::plain(seed, 3, Duration::from_secs(120)));
         assert_eq!(report.violations, [], "seed {seed}");
         assert!(!report.faults.is_empty() && report.grants > 0, "seed {seed} tested nothing");
     }

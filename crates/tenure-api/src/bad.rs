@@ -69,6 +69,16 @@ pub enum BadRequest {
     /// When a maximum lifetime counts, without a maximum lifetime.
     #[error("`lifetime_while_others_wait` says when a maximum lifetime counts, and `lifetime_ms` names none")]
     NoLifetime,
+    /// The number of a request about a lease that does not live yet.
+    #[error(
+        "`number` tells requests about a lease that lives apart: say it with `lease`; a new lease has the `request` of its grant"
+    )]
+    NumberOfNew,
+    /// The number of a request.
+    #[error(
+        "{0} is not the number of a request: a whole number from 1 to 2^53 - 1, and `answered_below` goes with one"
+    )]
+    Number(u64),
     /// A limit to waiting for who does not wait.
     #[error("`wait_limit_ms` says how long to wait, and `wait` is not set")]
     NoWait,
@@ -180,7 +190,7 @@ impl BadRequest {
     pub const fn code(&self) -> Code {
         match self {
             Self::Empty | Self::OneLease | Self::Ttls | Self::From => Code::BadRequest,
-            Self::Missing(_) | Self::Both(_) | Self::NoWait => Code::BadRequest,
+            Self::Missing(_) | Self::Both(_) | Self::NoWait | Self::NumberOfNew | Self::Number(_) => Code::BadRequest,
             Self::Name(_) => Code::BadName,
             Self::Prefix(_) => Code::BadPrefix,
             Self::Holder(_) => Code::BadHolder,

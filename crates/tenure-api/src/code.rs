@@ -129,6 +129,8 @@ codes! {
     Stale = "stale", FailedPrecondition, 412;
     /// The lease has no such claim.
     NoClaim = "no_claim", NotFound, 404;
+    /// A request with this number was answered before.
+    Answered = "answered", Aborted, 409;
     /// The lease has a claim on this resource in another mode.
     OtherMode = "other_mode", FailedPrecondition, 409;
     /// The lease has a claim on this resource already.
@@ -161,6 +163,8 @@ codes! {
     Compacted = "compacted", OutOfRange, 410;
     /// The watch asks to resume after something that has not happened here.
     Ahead = "ahead", OutOfRange, 409;
+    /// The server belongs to another cluster than the one that the client has been using; nothing was changed.
+    OtherCluster = "other_cluster", FailedPrecondition, 421;
     /// This node does not lead; the answer says who does, if that is known.
     NotLeader = "not_leader", Unavailable, 503;
     /// The members of the cluster cannot be changed like that; nothing was changed.

@@ -40,4 +40,4 @@ pub mod v3lockpb {
 }
 
 /// The description of all of them, for the reflection service.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/etcd.bin"));
+pub const DESCRIPTORS: &[u8] = include_bytes!("../proto/etcd.bin");

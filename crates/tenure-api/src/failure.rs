@@ -45,6 +45,7 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
             of_other_claim(refusal, failure)
         }
         Refusal::OtherCapacity { .. } | Refusal::TooBig { .. } => of_capacity(refusal, failure),
+        Refusal::Answered { lease, .. } => v1::Failure { lease: lease.number(), ..failure },
         Refusal::WouldDeadlock { resource, circle } => v1::Failure {
             resource: resource.to_string(),
             circle: circle.iter().map(ToString::to_string).collect(),
@@ -59,7 +60,9 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::OtherLease { .. } | Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => {
             refused_of_instance(refusal, failure)
         }
-        Refusal::Full { what, max } => v1::Failure { what: (*what).into(), max: *max as u64, ..failure },
+        Refusal::Full { what, max } | Refusal::Overloaded { what, max } => {
+            v1::Failure { what: (*what).into(), max: *max as u64, ..failure }
+        }
     }
 }
 
@@ -75,6 +78,7 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::Taken { .. } => Code::Taken,
         Refusal::Stale { .. } => Code::Stale,
         Refusal::NoClaim { .. } => Code::NoClaim,
+        Refusal::Answered { .. } => Code::Answered,
         Refusal::OtherMode { .. } => Code::OtherMode,
         Refusal::Claimed { .. } => Code::Claimed,
         Refusal::OtherCapacity { .. } => Code::OtherCapacity,
@@ -93,6 +97,7 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::BadInstance { why: BadDetails::Check { .. }, .. } => Code::BadCheck,
         Refusal::BadInstance { .. } => Code::BadInstance,
         Refusal::Full { .. } => Code::Full,
+        Refusal::Overloaded { .. } => Code::Overloaded,
     }
 }
 
@@ -294,6 +299,7 @@ mod tests {
             (Refusal::NotRenewable { lease, class, policy: Policy::Never }, Code::NotRenewable),
             (Refusal::NoKey { key: Key::parse(b"k").unwrap() }, Code::NoKey),
             (Refusal::Full { what: "leases", max: 1 }, Code::Full),
+            (Refusal::Overloaded { what: "keys", max: 1 }, Code::Overloaded),
         ]
     }
 
@@ -330,6 +336,7 @@ mod tests {
             (Refusal::WaitTooLong { asked_ms: 9, max_ms: 8 }, Code::WaitTooLong),
             (Refusal::OlderEpoch { holder: ann(), resource: resource(), asked: 1, current: 2 }, Code::OlderEpoch),
             (Refusal::NotHeld { resource: resource() }, Code::NotHeld),
+            (Refusal::Answered { lease, number: 4 }, Code::Answered),
         ]
     }
 

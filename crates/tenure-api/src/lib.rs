@@ -26,10 +26,15 @@ pub use read::{
 };
 pub use registry::{write_details, write_health, write_judgement};
 pub use tenure_core::limits::RENEWALS_MAX;
+
 pub use write::{
     end, ended, event, write_class, write_labels, write_leave, write_lifetime, write_mode, write_occupied,
     write_outcome, write_policy,
 };
+
+/// The header in which a server names its cluster, as 16 hexadecimal digits, and in which a client names the one that it has been
+/// using. A server of another cluster refuses such a request.
+pub const CLUSTER_HEADER: &str = "tenure-cluster";
 
 /// The generated messages and calls of `tenure.v1`.
 #[allow(missing_docs, unused_qualifications, clippy::all, clippy::too_many_lines, reason = "generated code")]
@@ -37,5 +42,5 @@ pub mod v1 {
     tonic::include_proto!("tenure.v1");
 
     /// The description of `tenure.v1`, for the reflection service.
-    pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tenure_v1.bin"));
+    pub const DESCRIPTORS: &[u8] = include_bytes!("../proto/tenure_v1.bin");
 }

@@ -1,9 +1,8 @@
 //! The one place of the command line that reads a clock: to say how long ago something was, or how long it took. Nothing
 //! is decided by it.
 
-use jiff::Timestamp;
-use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Zoned};
 use std::time::{Duration, Instant};
 
 /// Now, in milliseconds since 1970.
@@ -18,9 +17,16 @@ pub(crate) fn local(wall_ms: u64) -> String {
     time.map_or_else(|| String::from("?"), format)
 }
 
-/// Today, in UTC.
-pub(crate) fn today() -> Date {
-    Timestamp::now().to_zoned(TimeZone::UTC).date()
+/// Now, in seconds since 1970.
+pub(crate) fn wall_s() -> u64 {
+    wall_ms() / 1000
+}
+
+/// From a day ago until so many years from now, as times since 1970 in whole seconds.
+pub(crate) fn validity(years: i32) -> (Duration, Duration) {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let since = |time: &Zoned| Duration::from_secs(u64::try_from(time.timestamp().as_second()).unwrap_or_default());
+    (since(&now.saturating_sub(1.day())), since(&now.saturating_add(years.years())))
 }
 
 /// How long something takes.

@@ -1,7 +1,7 @@
 //! The settings of a server, and where each comes from: a flag, else the environment, else a file, else the default. It
 //! reads and explains; it starts nothing.
 
-use crate::args::{LogFormat, Serve};
+use crate::args::{LogFormat, PeerIdentity, Serve};
 use crate::failure::Failure;
 use crate::{log, place, secure, traces};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,7 @@ pub(crate) struct File {
     peer_tls_ca: Option<PathBuf>,
     peer_tls_cert: Option<PathBuf>,
     peer_tls_key: Option<PathBuf>,
+    peer_identity: Option<PeerIdentity>,
     api_keys: Option<PathBuf>,
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
@@ -46,7 +47,7 @@ pub(crate) struct File {
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "listen",
     "peer_listen",
     "etcd_listen",
@@ -63,6 +64,7 @@ const KEYS: [&str; 24] = [
     "peer_tls_ca",
     "peer_tls_cert",
     "peer_tls_key",
+    "peer_identity",
     "api_keys",
     "insecure",
     "hosts",
@@ -98,6 +100,7 @@ pub(crate) struct Settings {
     pub(crate) peer_tls_ca: Option<PathBuf>,
     pub(crate) peer_tls_cert: Option<PathBuf>,
     pub(crate) peer_tls_key: Option<PathBuf>,
+    pub(crate) peer_identity: PeerIdentity,
     pub(crate) api_keys: Option<PathBuf>,
     pub(crate) insecure: bool,
     pub(crate) hosts: Vec<String>,
@@ -129,6 +132,7 @@ impl Default for Settings {
             peer_tls_ca: None,
             peer_tls_cert: None,
             peer_tls_key: None,
+            peer_identity: PeerIdentity::Auto,
             api_keys: None,
             insecure: false,
             hosts: Vec::new(),
@@ -200,6 +204,7 @@ impl Effective {
             peer_tls_ca: some(pick!(peer_tls_ca, PathBuf::new(), path)),
             peer_tls_cert: some(pick!(peer_tls_cert, PathBuf::new(), path)),
             peer_tls_key: some(pick!(peer_tls_key, PathBuf::new(), path)),
+            peer_identity: pick!(peer_identity, default.peer_identity, |choice| format!("{choice:?}").to_lowercase()),
             api_keys: some(pick!(api_keys, PathBuf::new(), path)),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, list),
@@ -290,6 +295,7 @@ impl File {
             peer_tls_ca: self.peer_tls_ca.and_then(some),
             peer_tls_cert: self.peer_tls_cert.and_then(some),
             peer_tls_key: self.peer_tls_key.and_then(some),
+            peer_identity: self.peer_identity.unwrap_or_default(),
             api_keys: self.api_keys.and_then(some),
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
@@ -327,6 +333,18 @@ pub(crate) fn directory(said: Option<PathBuf>, config: Option<&Path>) -> Result<
     Ok(file.data_dir.or_else(default_directory))
 }
 
+/// The certificates that a server started here would use, by what they are for: where the environment says, else a file.
+pub(crate) fn certificates(config: Option<&Path>) -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+    let file = find(config).map(|path| File::read(&path)).transpose()?.unwrap_or_default();
+    let named = [
+        ("certificate for clients", "TENURE_TLS_CERT", file.tls_cert),
+        ("certificate for peers", "TENURE_PEER_TLS_CERT", file.peer_tls_cert),
+        ("authority of peers", "TENURE_PEER_TLS_CA", file.peer_tls_ca),
+    ];
+    let path = |(what, name, path): (_, &str, Option<PathBuf>)| Some((what, variable(name).or(path.and_then(some))?));
+    Ok(named.into_iter().filter_map(path).collect())
+}
+
 fn default_directory() -> Option<PathBuf> {
     let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
     state.map(|state| state.join("tenure"))
@@ -361,6 +379,7 @@ pub(crate) fn template() -> String {
         peer_tls_ca: Some(PathBuf::new()),
         peer_tls_cert: Some(PathBuf::new()),
         peer_tls_key: Some(PathBuf::new()),
+        peer_identity: Some(settings.peer_identity),
         api_keys: Some(PathBuf::new()),
         insecure: Some(settings.insecure),
         hosts: Some(settings.hosts),
@@ -427,7 +446,7 @@ const WHY: [&[&str]; KEYS.len()] = [
     ],
     &[
         "The certificate that clients are shown, as PEM, with those between it and its root: --tls-cert, TENURE_TLS_CERT.",
-        "With it, this server speaks TLS alone. All these files are read at the start.",
+        "With it, this server speaks TLS alone. All these files are read again at SIGHUP, and when they change.",
     ],
     &["The private key of that certificate: --tls-key, TENURE_TLS_KEY."],
     &[
@@ -436,6 +455,11 @@ const WHY: [&[&str]; KEYS.len()] = [
     ],
     &["The certificate that this node shows its peers: --peer-tls-cert, TENURE_PEER_TLS_CERT."],
     &["The private key of that certificate: --peer-tls-key, TENURE_PEER_TLS_KEY."],
+    &[
+        "Peers whose certificate has no identity (`tenure cluster pki` makes certificates with one): `require` refuses them,",
+        "`allow` accepts them with a warning. --peer-identity, TENURE_PEER_IDENTITY. `auto` is `require` where the data",
+        "directory is new and this node's own certificate has an identity, and `allow` elsewhere.",
+    ],
     &[
         "The API keys that are let in, one a line, as `tenure cluster keygen` prints it: --api-keys, TENURE_API_KEYS. With",
         "it, every call needs one. SIGHUP reads it again.",
@@ -493,6 +517,7 @@ mod tests {
             peer_tls_ca: file.peer_tls_ca.and_then(some),
             peer_tls_cert: file.peer_tls_cert.and_then(some),
             peer_tls_key: file.peer_tls_key.and_then(some),
+            peer_identity: file.peer_identity.unwrap(),
             api_keys: file.api_keys.and_then(some),
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),

@@ -1,5 +1,6 @@
 //! Errors as an interface: what failed, why, what is unchanged, what to type next, and an exit code that scripts know.
 
+use crate::print;
 use std::process::ExitCode;
 use tenure::{Error, v1};
 use tenure_api::Code;
@@ -8,6 +9,8 @@ use tenure_api::Code;
 const HELD: u8 = 75;
 /// The lease was lost, and what ran under it was stopped.
 const LOST: u8 = 79;
+/// An entry of the log cannot be applied, however often the server is started (EX_SOFTWARE).
+const STUCK: u8 = 70;
 /// The API key is missing, unknown, or may not do this (EX_NOPERM).
 const DENIED: u8 = 77;
 /// No server answers (EX_UNAVAILABLE).
@@ -33,6 +36,10 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (FAILED, "the answer is no, or something failed; for verify: the handle is not valid"),
     (USAGE, "what was typed cannot be right: a flag, a name, a TTL, a handle, a lease id, an address"),
     (UNREACHABLE, "no server answers, it cannot answer now, or whether it was done is not known"),
+    (
+        STUCK,
+        "serve or cluster recover came to an entry of the log that cannot be applied; starting it again does not help",
+    ),
     (HELD, "somebody else holds it or is registered so, or it did not become free within --wait"),
     (DENIED, "the server wants an API key, does not know the one that it was shown, or does not let it do this"),
     (
@@ -114,6 +121,11 @@ impl Failure {
         Self { code: LOST, ..Self::new(what, why, next) }
     }
 
+    /// An entry of the log stops every start.
+    pub(crate) fn stuck(what: &str, why: &str, next: &str) -> Self {
+        Self { code: STUCK, ..Self::before(what, why, next) }
+    }
+
     /// A server that was there and is no longer.
     pub(crate) fn unreachable(what: &str, why: &str, next: &str) -> Self {
         Self { code: UNREACHABLE, ..Self::new(what, why, next) }
@@ -134,6 +146,9 @@ impl Failure {
             Error::Handshake { .. } => {
                 ("Correct the address, or the certificate; `tenure doctor` looks again.".into(), UNREACHABLE)
             }
+            Error::KeyInTheClear { .. } => {
+                ("Write https:// in --addr, or reach the server by a tunnel that listens on 127.0.0.1.".into(), USAGE)
+            }
             Error::Broken(_) => ("Look with `tenure ls`.".into(), UNREACHABLE),
             Error::WaitedOut => ("Try again later, or wait longer.".into(), HELD),
             Error::Lost(_) => ("Ask `tenure why` and `tenure history` what became of it.".into(), LOST),
@@ -153,6 +168,10 @@ impl Failure {
     }
 
     /// The same as `report`, for whoever reads a log and not a terminal.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn log(self) -> ExitCode {
         tracing::error!("{}", self.text);
         ExitCode::from(self.code)
@@ -175,8 +194,7 @@ fn unchanged(why: &str) -> String {
 
 /// What to type next, and the exit code.
 fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
-    let resource = &failure.resource;
-    let instance = &failure.instance;
+    let (resource, instance) = (print::quoted(&failure.resource), print::quoted(&failure.instance));
     let next = match code {
         Some(Code::InstanceExists) => {
             let next = format!("Say another --id, a higher --epoch, or ask `tenure why {instance}`.");
@@ -195,6 +213,9 @@ fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
             );
         }
         Some(Code::Denied) => return ("Use an API key that may; `tenure cluster keygen` draws one.".into(), DENIED),
+        Some(Code::OtherCluster) => {
+            "Point --addr at the cluster that it was begun with, or type the command again to use this one.".into()
+        }
         Some(Code::NotLeader | Code::Stopping | Code::Overloaded) => {
             return ("Try again in a moment; `tenure ping` says whether it is ready.".into(), UNREACHABLE);
         }
@@ -218,7 +239,7 @@ fn refused(failure: &v1::Failure, code: Option<Code>) -> (String, u8) {
         Some(Code::NoLease | Code::Lapsed | Code::Exists) => "See the leases with `tenure lease ls`.".into(),
         Some(Code::Compacted) => format!("Go on with --after {}, or look with `tenure ls`.", failure.oldest),
         Some(code) if code.http() == 400 => "Correct it and try again; `tenure help` says what can be typed.".into(),
-        _ if !resource.is_empty() => format!("See how it stands with `tenure show {resource}`."),
+        _ if !failure.resource.is_empty() => format!("See how it stands with `tenure show {resource}`."),
         _ => "See what is held with `tenure ls`.".into(),
     };
     let bad_input = code.is_some_and(|code| code.http() == 400);

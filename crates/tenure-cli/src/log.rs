@@ -7,10 +7,10 @@ use crate::traces::Traces;
 use std::io::IsTerminal;
 use tenure_server::TRACE_TARGET;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, Targets, filter_fn};
 use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer, fmt};
+use tracing_subscriber::{Layer, fmt};
 
 /// What is logged unless it is said otherwise. The consensus library logs much that says nothing to an operator.
 pub(crate) const FILTER_DEFAULT: &str = "warn,tenure=info,tenure_server=info,openraft=error";
@@ -47,13 +47,13 @@ impl Voice {
 
 /// The filter without the spans of requests, which are for traces and would stand in every line of a log. It knows the
 /// deepest level that it lets through, so that what is deeper costs next to nothing.
-fn untraced<S>(filter: EnvFilter) -> impl Filter<S> {
+fn untraced<S>(filter: Targets) -> impl Filter<S> {
     filter.and(filter_fn(|of| of.target() != TRACE_TARGET).with_max_level_hint(LevelFilter::TRACE))
 }
 
 /// What a filter says, or why it cannot be one.
-pub(crate) fn filter(words: &str) -> Result<EnvFilter, Failure> {
-    EnvFilter::try_new(words).map_err(|error| {
+pub(crate) fn filter(words: &str) -> Result<Targets, Failure> {
+    words.parse::<Targets>().map_err(|error| {
         let why = format!("{words} is no filter for the log: {error}");
         Failure::usage("cannot serve", &why, "Say something like --log warn,tenure_server=debug.")
     })

@@ -1,6 +1,8 @@
 //! The one binary of Tenure. Data goes to stdout, words to stderr; every error says what to do next.
 
 mod args;
+mod beside;
+mod certificates;
 mod clock;
 mod commands;
 mod config;
@@ -13,6 +15,7 @@ mod screen;
 mod secure;
 mod supervisor;
 mod traces;
+mod trial;
 mod wrap;
 
 use args::{Cli, Command, Output};
@@ -25,7 +28,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(code) = wrap::part() {
+    if let Some(code) = wrap::part().or_else(trial::part) {
         return code;
     }
     let cli = Cli::read();
@@ -79,6 +82,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Show(show) => commands::show(caller, show).await,
         Command::Why(show) => commands::why(caller, show).await,
         Command::History(history) => commands::history(caller, history).await,
+        #[cfg(feature = "tui")]
         Command::Top(top) => commands::top(caller, top).await,
         Command::Watch(watch) => commands::watch(caller, watch).await,
         Command::Resource(resource) => commands::resource(caller, resource).await,

@@ -4,6 +4,7 @@ use crate::args::Output;
 use crate::page::Page;
 use crate::screen::Screen;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::Write;
 use std::time::Duration;
 
@@ -66,6 +67,15 @@ fn raw(data: &[u8], end: &[u8]) {
     if written.is_err() {
         // Whoever read this has gone, as `head` does: there is nobody left to tell.
         std::process::exit(141);
+    }
+}
+
+/// A word of a command that people copy: quoted for a POSIX shell if a shell would read it as anything else.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,-".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
     }
 }
 

@@ -44,7 +44,8 @@ impl Screen {
 
 /// How many columns and lines the terminal has, or what terminals had at first if it does not say.
 pub(crate) fn size() -> (u16, u16) {
-    ratatui::crossterm::terminal::size().ok().filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).map(|size| (size.ws_col, size.ws_row));
+    size.ok().filter(|(columns, lines)| *columns > 0 && *lines > 0).unwrap_or((80, 24))
 }
 
 /// A page that is drawn over another one from the top left corner: cut to the size of the terminal, and what was there

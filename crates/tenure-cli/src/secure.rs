@@ -1,11 +1,13 @@
 //! What a server needs to leave loopback: certificates for its clients and its peers, and API keys. It reads the files and
 //! says which of them is wrong.
 
+use crate::args::PeerIdentity;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::place;
 use std::path::{Path, PathBuf};
-use tenure_server::{Access, ApiKeys, BadPem, Begin, Part, PeerTls, Tls};
+use tenure_server::peers::PeerIdentity as Choice;
+use tenure_server::{Access, ApiKeys, BadPem, Begin, Part, PeerPem};
 
 const TRUSTED: &str = "Listen on 127.0.0.1, or say --insecure if the network is trusted.";
 
@@ -19,6 +21,10 @@ pub(crate) fn check(settings: &Settings, what: &str) -> Result<(), Failure> {
     if peer.iter().any(|file| file.is_some()) && !peer.iter().all(|file| file.is_some()) {
         let next = "Name all three with --peer-tls-ca, --peer-tls-cert and --peer-tls-key, or none.";
         return usage("TLS between peers needs an authority, a certificate and its key", next);
+    }
+    if settings.peer_identity == PeerIdentity::Require && settings.peer_tls_ca.is_none() {
+        let why = "peers show no certificates without TLS, so no identity can be required of them";
+        return usage(why, "Name certificates with --peer-tls-ca, --peer-tls-cert and --peer-tls-key.");
     }
     if settings.insecure {
         return Ok(());
@@ -62,19 +68,67 @@ pub(crate) fn is_deaf_to_peers(settings: &Settings, begin: &Begin) -> bool {
     is_unasked && is_open && (settings.api_keys.is_some() || !settings.listen.ip().is_loopback())
 }
 
-/// How clients are spoken with.
-pub(crate) fn tls(settings: &Settings, what: &str) -> Result<Option<Tls>, Failure> {
-    let (Some(certificate), Some(key)) = (&settings.tls_cert, &settings.tls_key) else { return Ok(None) };
-    let made = Tls::new(&read(certificate, what)?, &read(key, what)?);
-    made.map(Some).map_err(|bad| wrong(&bad, what, [certificate, key, certificate]))
+/// What is done with certificates of peers that have no identity.
+pub(crate) fn peer_identity(settings: &Settings) -> Choice {
+    match settings.peer_identity {
+        PeerIdentity::Auto => Choice::Auto,
+        PeerIdentity::Require => Choice::Require,
+        PeerIdentity::Allow => Choice::Allow,
+    }
 }
 
-/// How peers are spoken with.
-pub(crate) fn peer_tls(settings: &Settings, what: &str) -> Result<Option<PeerTls>, Failure> {
-    let named = (&settings.peer_tls_ca, &settings.peer_tls_cert, &settings.peer_tls_key);
-    let (Some(authority), Some(certificate), Some(key)) = named else { return Ok(None) };
-    let made = PeerTls::new(&read(authority, what)?, &read(certificate, what)?, &read(key, what)?);
-    made.map(Some).map_err(|bad| wrong(&bad, what, [certificate, key, authority]))
+/// The files of one side of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Files {
+    pub(crate) certificate: PathBuf,
+    key: PathBuf,
+    /// Of peers alone.
+    pub(crate) authority: Option<PathBuf>,
+}
+
+/// What is in them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Pem {
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    authority: Vec<u8>,
+}
+
+impl Pem {
+    pub(crate) fn for_peers(&self) -> PeerPem<'_> {
+        PeerPem { authority: &self.authority, certificate: &self.certificate, key: &self.key }
+    }
+}
+
+impl Files {
+    pub(crate) fn for_clients(settings: &Settings) -> Option<Self> {
+        let (certificate, key) = (settings.tls_cert.clone()?, settings.tls_key.clone()?);
+        Some(Self { certificate, key, authority: None })
+    }
+
+    pub(crate) fn for_peers(settings: &Settings) -> Option<Self> {
+        let (certificate, key) = (settings.peer_tls_cert.clone()?, settings.peer_tls_key.clone()?);
+        Some(Self { certificate, key, authority: Some(settings.peer_tls_ca.clone()?) })
+    }
+
+    pub(crate) fn read(&self, what: &str) -> Result<Pem, Failure> {
+        let authority = self.authority.as_deref().map(|path| read(path, what)).transpose()?;
+        Ok(Pem {
+            certificate: read(&self.certificate, what)?,
+            key: read(&self.key, what)?,
+            authority: authority.unwrap_or_default(),
+        })
+    }
+
+    pub(crate) fn wrong(&self, bad: &BadPem, what: &str) -> Failure {
+        let file = match bad.part {
+            Part::Certificate => &self.certificate,
+            Part::Key => &self.key,
+            Part::Authority => self.authority.as_ref().unwrap_or(&self.certificate),
+        };
+        let why = format!("{}: {bad}", file.display());
+        Failure::before(what, &why, "Name a PEM file; `tenure cluster pki init` makes certificates and keys.")
+    }
 }
 
 /// Who may ask; everybody, unless a file says otherwise.
@@ -95,16 +149,6 @@ pub(crate) fn api_keys(path: &Path, what: &str) -> Result<ApiKeys, Failure> {
             "Draw keys with `tenure cluster keygen NAME`; the second line that it prints goes here.",
         )
     })
-}
-
-fn wrong(bad: &BadPem, what: &str, [certificate, key, authority]: [&PathBuf; 3]) -> Failure {
-    let file = match bad.part {
-        Part::Certificate => certificate,
-        Part::Key => key,
-        Part::Authority => authority,
-    };
-    let why = format!("{}: {bad}", file.display());
-    Failure::before(what, &why, "Name a PEM file; `tenure cluster pki init` makes certificates and keys.")
 }
 
 fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {

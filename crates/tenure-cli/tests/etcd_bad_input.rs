@@ -467,3 +467,69 @@ fn streams_of_json_end_where_they_are_no_json() {
         assert!(!error["message"].as_str().unwrap().is_empty());
     }
 }
+
+/// Messages that never end, to services with and without a key: all of them together have a bounded room, each of them has a
+/// time, and a holder on another connection renews meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_never_end_cost_bounded_memory_and_time() {
+    const CALLS: usize = 100;
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path());
+    let address = server.addr.trim_start_matches("http://").to_owned();
+    let holder = Wire::to(&address).await;
+    let lease = pb::LeaseGrantRequest { ttl: 600, id: 7 };
+    LeaseClient::new(channel(&server.addr).await).lease_grant(lease).await.unwrap();
+    let mut kept = keeping(&holder, 7).await;
+    let (before, _) = memory(&server);
+    let (mut wires, mut calls) = (Vec::new(), Vec::new());
+    for path in ["/grpc.health.v1.Health/Check", "/etcdserverpb.Auth/Authenticate", PUT, PUT, PUT, PUT] {
+        let wire = Wire::to(&address).await;
+        for _ in 0..CALLS {
+            let mut call = wire.call(path).await;
+            call.begin(u32::try_from(MESSAGE_BYTES_MAX).unwrap() - 1, MESSAGE_BYTES_MAX / 2);
+            calls.push((path, call));
+        }
+        wires.push(wire);
+        renews(&mut kept, 7).await;
+    }
+    let mut ends = std::collections::BTreeMap::new();
+    for (path, mut call) in calls {
+        let (code, _) = soon("the end of a message that never ends", call.end()).await;
+        *ends.entry((path, format!("{code:?}"))).or_insert(0) += 1;
+    }
+    renews(&mut kept, 7).await;
+    let (_, peak) = memory(&server);
+    println!("memory: {} MiB before, {} MiB at most; {ends:?}", before / MIB, peak / MIB);
+    let of = |path: &'static str, code: &str| ends.get(&(path, code.to_owned())).copied().unwrap_or(0);
+    assert_eq!(of("/grpc.health.v1.Health/Check", "OutOfRange"), CALLS, "its service takes a few bytes only");
+    assert_eq!(of("/etcdserverpb.Auth/Authenticate", "ResourceExhausted"), CALLS, "in the words of etcd");
+    let (late, refused) = (of(PUT, "DeadlineExceeded"), of(PUT, "ResourceExhausted"));
+    assert!(late > 0 && refused > 0 && late + refused == 4 * CALLS, "{ends:?}");
+    // 128 MiB for messages that arrive, twice where a buffer grows, and a window for each connection.
+    assert!(peak < before + 320 * MIB, "{before} bytes before, {peak} at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watched_keys_are_bounded_in_bytes() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path());
+    let mut watch = WatchClient::new(channel(&server.addr).await);
+    let (asks, stream) = mpsc::channel(64);
+    let mut told = {
+        asks.send(create(&"k".repeat(1024 * 1024), 0)).await.unwrap();
+        watch.watch(ReceiverStream::new(stream)).await.unwrap().into_inner()
+    };
+    let mut is_created = async |asks: &mpsc::Sender<pb::WatchRequest>, request: Option<pb::WatchRequest>| {
+        if let Some(request) = request {
+            asks.send(request).await.unwrap();
+        }
+        let created = soon("a watcher", told.message()).await.unwrap().unwrap();
+        assert!(created.created);
+        !created.canceled
+    };
+    assert!(is_created(&asks, None).await);
+    for _ in 0..3 {
+        assert!(is_created(&asks, Some(create(&"k".repeat(1024 * 1024), 0))).await);
+    }
+    assert!(!is_created(&asks, Some(create("one more", 0))).await, "4 MiB are watched");
+}

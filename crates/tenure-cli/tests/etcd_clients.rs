@@ -12,9 +12,12 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/etcd").join(name)
 }
 
-/// Runs a client's script to its last line.
+/// Runs a client's script to its last line. A script that hangs is killed, so that the test can show how far it came.
 fn works(command: &mut Command, last: &str) {
-    let output = command.output().unwrap();
+    let mut limited = Command::new("timeout");
+    limited.args(["--kill-after=5", "300"]).arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.output().unwrap();
     let (said, complained) = (support::text(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.trim_end().ends_with(last), "{}\n{said}\n{complained}", output.status);
 }

@@ -37,7 +37,7 @@ async fn load(client: Client, number: u64, round: u64, told: Arc<Mutex<Told>>, d
         if n % 3 == 0 {
             told.lock().unwrap().unsure.insert(name.clone(), fence);
             let handle = format!("{name}@{fence}");
-            let released = client.release(v1::ReleaseRequest { handle }).await;
+            let released = client.release(v1::ReleaseRequest { handle, release_secret: 0 }).await;
             if released.is_ok() {
                 let mut told = told.lock().unwrap();
                 told.held.remove(&name);
@@ -83,7 +83,7 @@ async fn nothing_acknowledged_is_lost() {
         let fence_max = told.lock().unwrap().fence_max;
         let first = acquire(&client, claim("after/start", 900_000_000 + round, "kill9", 60_000)).await.unwrap();
         assert!(first > fence_max, "fence {first} after {fence_max} was given out");
-        client.release(v1::ReleaseRequest { handle: format!("after/start@{first}") }).await.unwrap();
+        client.release(v1::ReleaseRequest { handle: format!("after/start@{first}"), release_secret: 0 }).await.unwrap();
         told.lock().unwrap().fence_max = first;
         let done = Arc::new(AtomicU64::new(0));
         let clients: Vec<_> = (0..CLIENTS)

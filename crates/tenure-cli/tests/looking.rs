@@ -34,6 +34,35 @@ fn a_terminal_shows_bars_and_colours_and_a_pipe_does_not() {
     }
 }
 
+#[test]
+fn suggested_commands_are_quoted_for_a_shell() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    let name = "jobs/it's; echo pwned #";
+    let quoted = r"'jobs/it'\''s; echo pwned #";
+    server.tenure(&["acquire", name, "--ttl", "1h", "--lock-delay", "1h"]);
+    let why = text(&server.tenure(&["why", name]).stdout);
+    let typed = why.split_once("what to type next\n").unwrap().1;
+    for line in [
+        format!("  tenure acquire {quoted}' --wait 5m"),
+        format!("  tenure break {quoted}@1' --delay 30s --reason TEXT"),
+        format!("  tenure history {quoted}'"),
+    ] {
+        assert!(typed.lines().any(|typed| typed == line), "{line}: {typed}");
+    }
+    let taken = text(&server.tenure(&["acquire", name]).stderr);
+    assert!(taken.contains(&format!("`tenure why {quoted}'`")), "{taken}");
+    let broken = text(&server.tenure(&["break", name, "--reason", "x"]).stderr);
+    assert!(broken.contains(&format!("tenure break {quoted}' --now")), "{broken}");
+    // A shell reads the line as the one name that was meant.
+    let line = broken.split_once("with: tenure ").unwrap().1.trim_end();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!(r#"printf '%s\n' {line}"#)]);
+    assert_eq!(text(&shell.output().unwrap().stdout).lines().nth(1), Some(name), "{line}");
+    let plain = text(&server.tenure(&["why", "db/a-b_c.d:e@f%g+h=i,j"]).stdout);
+    assert!(plain.contains("tenure acquire db/a-b_c.d:e@f%g+h=i,j\n"), "{plain}");
+}
+
 /// A command that goes on, line by line.
 struct Going {
     child: Child,

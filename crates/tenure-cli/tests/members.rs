@@ -7,21 +7,59 @@
 )]
 
 use crate::support::cluster::Cluster;
-use crate::support::{Server, acquire, binary, claim, resources, soon, text};
+use crate::support::{PATIENCE, Server, acquire, binary, claim, resources, soon, text};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure::{Code, v1};
 
 fn said(output: &Output) -> String {
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
 
-/// Types a command at a node, and expects it to work.
+/// Types a command at a node until it works. A machine that stalls may cost the cluster its leader, and then the command is
+/// refused, or its outcome is not known; what has happened by then needs no second time.
 fn types(cluster: &Cluster, node: u64, args: &[&str]) -> String {
-    let output = cluster.node(node).tenure(args);
-    assert!(output.status.success(), "{args:?}: {}\n{}", said(&output), cluster.words());
-    text(&output.stdout)
+    let start = Instant::now();
+    let mut is_again = false;
+    loop {
+        let output = cluster.node(node).tenure(args);
+        let words = said(&output);
+        let is_done = is_again && words.contains("is no member");
+        if output.status.success() || is_done {
+            return text(&output.stdout);
+        }
+        assert!(start.elapsed() < PATIENCE, "{args:?}: {words}\n{}", cluster.words());
+        println!("{args:?} again: {words}");
+        is_again = true;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Types a command at a node until it is refused for this reason.
+fn refuses(cluster: &Cluster, node: u64, args: &[&str], why: &str) {
+    let start = Instant::now();
+    loop {
+        let output = cluster.node(node).tenure(args);
+        assert!(!output.status.success(), "{args:?}: {}", said(&output));
+        if said(&output).contains(why) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{args:?}: {}", said(&output));
+    }
+}
+
+/// Acquires by way of all nodes, as often as it takes: the same lease and request, so at most once.
+async fn acquires(cluster: &Cluster, name: &str, lease: u64) -> u64 {
+    let acquired = async {
+        loop {
+            match acquire(&cluster.client().await, claim(name, lease, "ann", 600_000)).await {
+                Ok(fence) => return fence,
+                Err(error) => println!("{name} again: {error}"),
+            }
+        }
+    };
+    soon("a grant", acquired).await
 }
 
 /// A cluster of one that others can come to.
@@ -68,8 +106,7 @@ async fn one_node_grows_to_three_and_goes_on_without_the_first() {
     assert!(fence > 200 && resources(&after).await.len() == 202);
     assert_eq!(members(&cluster, 2), ["2", "3"]);
     drop(hold);
-    let refused = cluster.node(2).tenure(&["cluster", "remove", "7"]);
-    assert!(!refused.status.success() && said(&refused).contains("node 7 is no member"), "{}", said(&refused));
+    refuses(&cluster, 2, &["cluster", "remove", "7"], "node 7 is no member");
     cluster.tell_faults();
 }
 
@@ -77,7 +114,7 @@ async fn one_node_grows_to_three_and_goes_on_without_the_first() {
 async fn a_wiped_node_is_not_its_old_self() {
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader().await;
-    acquire(&cluster.client_of(leader).await, claim("kept", 1, "ann", 600_000)).await.unwrap();
+    acquires(&cluster, "kept", 1).await;
     let [wiped, other] = cluster.followers().await[..] else { panic!("two follow") };
     cluster.kill9(wiped);
     std::fs::remove_dir_all(cluster.directory(wiped)).unwrap();
@@ -102,8 +139,7 @@ async fn a_wiped_node_is_not_its_old_self() {
     cluster.leader_among(&[leader, other]).await;
     // It comes back as somebody new, once the old one was removed.
     let at = format!("{wiped}={}", cluster.wire(wiped));
-    let refused = cluster.node(other).tenure(&["cluster", "add", &at]);
-    assert!(!refused.status.success() && said(&refused).contains("another data directory"), "{}", said(&refused));
+    refuses(&cluster, other, &["cluster", "add", &at], "another data directory");
     types(&cluster, other, &["cluster", "remove", &wiped.to_string()]);
     types(&cluster, other, &["cluster", "add", &at]);
     cluster.node(wiped).until_ready();
@@ -118,7 +154,7 @@ async fn an_old_data_directory_is_not_the_member_that_came_after_it() {
     let mut cluster = Cluster::start(3).await;
     let [again, other] = cluster.followers().await[..] else { panic!("two follow") };
     let leader = cluster.leader().await;
-    acquire(&cluster.client_of(leader).await, claim("kept", 1, "ann", 600_000)).await.unwrap();
+    acquires(&cluster, "kept", 1).await;
     cluster.are_equal().await;
     cluster.kill9(again);
     let (place, old, new) = (cluster.directory(again), cluster.directory(100), cluster.directory(101));
@@ -134,7 +170,7 @@ async fn an_old_data_directory_is_not_the_member_that_came_after_it() {
     cluster.are_equal().await;
     cluster.kill9(other);
     cluster.leader().await;
-    acquire(&cluster.client_of(leader).await, claim("later", 2, "ann", 600_000)).await.unwrap();
+    acquires(&cluster, "later", 2).await;
     cluster.kill9_all();
     // The one that missed it and the old disk are no majority.
     std::fs::rename(&place, &new).unwrap();
@@ -163,10 +199,7 @@ async fn an_old_data_directory_is_not_the_member_that_came_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_join_is_refused_with_a_reason() {
     let mut cluster = alone(3).await;
-    let refused = |cluster: &Cluster, args: &[&str], why: &str| {
-        let output = cluster.node(1).tenure(args);
-        assert!(!output.status.success() && said(&output).contains(why), "{args:?}: {}", said(&output));
-    };
+    let refused = |cluster: &Cluster, args: &[&str], why: &str| refuses(cluster, 1, args, why);
     let nobody = format!("2={}", cluster.wire(2));
     refused(&cluster, &["cluster", "add", &nobody], "--join");
     refused(&cluster, &["cluster", "add", "2"], "say a number and an address");
@@ -190,8 +223,14 @@ async fn the_lead_is_handed_to_whom_it_was_asked_for() {
     for _ in 0..3 {
         let followers = cluster.followers().await;
         let (next, asked) = (followers[0], followers[1]);
-        types(&cluster, asked, &["cluster", "transfer", &next.to_string()]);
-        assert_eq!(cluster.leader().await, next);
+        let start = Instant::now();
+        loop {
+            types(&cluster, asked, &["cluster", "transfer", &next.to_string()]);
+            if cluster.leader().await == next {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "node {next} never leads: {}", cluster.words());
+        }
     }
 }
 
@@ -265,15 +304,14 @@ async fn a_backup_restored_twice_gives_out_no_fence_that_was_given_out() {
     let cluster = Cluster::start(3).await;
     let home = tempfile::TempDir::new().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
-    let client = cluster.client().await;
-    acquire(&client, claim("before", 1, "ann", 600_000)).await.unwrap();
+    acquires(&cluster, "before", 1).await;
     let follower = cluster.followers().await[0];
     types(&cluster, follower, &["cluster", "backup", &path("one.bak")]);
     let refused = cluster.node(follower).tenure(&["cluster", "backup", &path("one.bak")]);
     assert!(!refused.status.success() && said(&refused).contains("is there already"), "{}", said(&refused));
     let mut given = Vec::new();
     for number in 2..50 {
-        given.push(acquire(&client, claim(&format!("later/{number}"), number, "ann", 600_000)).await.unwrap());
+        given.push(acquires(&cluster, &format!("later/{number}"), number).await);
     }
     for name in ["a", "b"] {
         let made = tenure(&["cluster", "restore", &path("one.bak"), "--data-dir", &path(name), "-o", "json"]);
@@ -318,10 +356,9 @@ async fn a_damaged_backup_is_not_restored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_one_node_has_left_becomes_a_new_cluster() {
     let mut cluster = Cluster::start(3).await;
-    let client = cluster.client().await;
     let mut last = 0;
     for number in 1..50 {
-        last = acquire(&client, claim(&format!("kept/{number}"), number, "ann", 600_000)).await.unwrap();
+        last = acquires(&cluster, &format!("kept/{number}"), number).await;
     }
     cluster.are_equal().await;
     let left = cluster.followers().await[0];
@@ -347,9 +384,8 @@ async fn what_one_node_has_left_becomes_a_new_cluster() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_whose_log_is_damaged_refuses_and_the_others_go_on() {
     let mut cluster = Cluster::start(3).await;
-    let client = cluster.client_of(cluster.leader().await).await;
     for number in 1..50 {
-        acquire(&client, claim(&format!("kept/{number}"), number, "ann", 600_000)).await.unwrap();
+        acquires(&cluster, &format!("kept/{number}"), number).await;
     }
     let hurt = cluster.followers().await[0];
     cluster.kill9(hurt);
@@ -360,8 +396,63 @@ async fn a_node_whose_log_is_damaged_refuses_and_the_others_go_on() {
     bytes[middle] ^= 0x40;
     std::fs::write(&log, bytes).unwrap();
     cluster.begin(hurt);
-    cluster.node(hurt).until_said("cannot open");
-    acquire(&client, claim("on", 99, "ann", 600_000)).await.unwrap();
-    assert_eq!(resources(&client).await.len(), 50, "nothing of the damage has spread");
+    // The one that is hurt has ended, and its address is not among those that are asked.
+    cluster.ended(hurt, "cannot open");
+    acquires(&cluster, "on", 99).await;
+    assert_eq!(resources(&cluster.client().await).await.len(), 50, "nothing of the damage has spread");
     cluster.tell_faults();
+}
+
+/// What the doctor finds at a node, as lines.
+fn doctor(cluster: &Cluster, node: u64) -> (String, Option<i32>) {
+    let home = tempfile::tempdir().unwrap();
+    let output = cluster.node(node).tenure(&["doctor", "--data-dir", home.path().to_str().unwrap()]);
+    (text(&output.stdout), output.status.code())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_and_status_name_a_member_that_is_dead() {
+    let mut cluster = Cluster::start(3).await;
+    assert!(!cluster.words().contains("cluster add"), "--peers needs no admission: {}", cluster.words());
+    let follower = cluster.followers().await[0];
+    let (found, _) = doctor(&cluster, follower);
+    assert!(found.contains(&format!("node {follower} answers and follows node ")), "{found}");
+    assert!(found.contains("all 3 answer; 1 may fail"), "{found}");
+    let dead = cluster.followers().await.into_iter().find(|node| *node != follower).unwrap();
+    cluster.kill9(dead);
+    let (found, code) = doctor(&cluster, follower);
+    assert!(found.contains(&format!("node {dead} does not answer: no server answers at")), "{found}");
+    assert_eq!(code, Some(1), "{found}");
+    let status = cluster.node(follower).tenure(&["cluster", "status"]);
+    let words = text(&status.stderr);
+    assert!(words.contains(&format!("node {dead} could not be asked: no server answers at")), "{words}");
+    assert!(words.contains("2 of 3 voting members answer; none of them may fail"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removed_node_says_that_it_was_removed() {
+    let mut cluster = Cluster::start(3).await;
+    let (dead, leader) = (cluster.followers().await[0], cluster.leader().await);
+    // It does not have the entry that removed it.
+    cluster.kill9(dead);
+    types(&cluster, leader, &["cluster", "remove", &dead.to_string()]);
+    cluster.begin(dead);
+    let said = format!("node {dead} was removed from cluster ");
+    cluster.node(dead).until_said(&said);
+    let words = cluster.node(dead).words();
+    let wire = cluster.wire(dead);
+    assert!(words.contains(&format!("type: tenure cluster add {dead}={wire}")) && words.contains("Stop it"), "{words}");
+    for node in cluster.living().into_iter().filter(|node| *node != dead) {
+        assert!(!cluster.node(node).words().contains("was removed from cluster"), "{}", cluster.node(node).words());
+    }
+    // One that runs while it is removed has that entry, or is told by the others.
+    let living = cluster.followers().await.into_iter().find(|node| *node != dead).unwrap();
+    let leader = cluster.leader_among(&[leader, living]).await;
+    let living = if living == leader {
+        cluster.living().into_iter().find(|n| *n != leader && *n != dead).unwrap()
+    } else {
+        living
+    };
+    types(&cluster, leader, &["cluster", "remove", &living.to_string()]);
+    cluster.node(living).until_said(&format!("node {living} was removed from cluster "));
 }

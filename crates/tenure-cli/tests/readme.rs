@@ -4,8 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 use crate::support::terminal::Terminal;
-use crate::support::{binary, have};
-use std::net::TcpListener;
+use crate::support::{binary, have, reserved};
 use std::path::Path;
 use std::process::Command;
 
@@ -155,9 +154,7 @@ fn what_the_readme_prints_is_what_is_printed() {
     if !have("curl") || !have("jq") {
         return;
     }
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = reserved().port();
     let mut session = Session::start(port);
     steps.iter().for_each(|step| session.types(step, port));
     println!("{} lines typed", steps.len());

@@ -8,7 +8,7 @@
 )]
 
 use crate::support;
-use crate::support::{PATIENCE, Server};
+use crate::support::{PATIENCE, Server, reserved};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -60,7 +60,7 @@ struct Agent {
 
 impl Agent {
     async fn start(client: &Client, id: &str) -> Self {
-        let port = free_port();
+        let port = reserved().port();
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "registry_envoy::agent", "--nocapture"])
             .env(AGENT, port.to_string())
@@ -95,10 +95,6 @@ impl Drop for Agent {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Waits for something, and lets others work meanwhile.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -120,7 +116,7 @@ impl Envoy {
     fn start(program: &Path, tenure: SocketAddr, api_type: &str) -> Self {
         let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/envoy.md")).unwrap();
         let mut config = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap().to_owned();
-        let (admin, port) = (free_port(), free_port());
+        let (admin, port) = (reserved().port(), reserved().port());
         for (said, meant) in [
             ("port_value: 9901", format!("port_value: {admin}")),
             ("port_value: 10000", format!("port_value: {port}")),

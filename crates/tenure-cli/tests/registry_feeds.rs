@@ -8,7 +8,7 @@
 )]
 
 use crate::support::agents::Agent;
-use crate::support::{PATIENCE, Running, Server, text};
+use crate::support::{PATIENCE, Running, Server, reserved, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -88,10 +88,6 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 /// HAProxy as a daemon, by the file of its number. Dropping it ends it.
 struct Daemon {
     pid: PathBuf,
@@ -141,7 +137,7 @@ fn haproxy_sends_nothing_to_an_agent_that_was_killed_even_if_its_port_answers() 
     let backends = ["a1", "a2", "a3"].map(Backend::start);
     let agents: Vec<Agent> =
         ["a1", "a2", "a3"].into_iter().zip(&backends).map(|(id, backend)| register(&server, id, backend)).collect();
-    let address = free_address();
+    let address = reserved().to_string();
     write_main(&main, &address);
     let [main, file_, pid_, loaded_] = [&main, &file, &pid, &loaded].map(|path| path.display().to_string());
     let reload = format!(
@@ -211,7 +207,7 @@ fn nginx_sends_nothing_to_an_agent_that_drains_or_was_killed() {
     let backends = ["a1", "a2", "a3"].map(Backend::start);
     let agents: Vec<Agent> =
         ["a1", "a2", "a3"].into_iter().zip(&backends).map(|(id, backend)| register(&server, id, backend)).collect();
-    let (file, address) = (directory.path().join("planner.conf"), free_address());
+    let (file, address) = (directory.path().join("planner.conf"), reserved().to_string());
     let mut command = nginx(directory.path(), &address);
     // As docs/registry.md has it, but for where nginx lives.
     let here = directory.path().display().to_string();
@@ -260,7 +256,7 @@ async fn prometheus_scrapes_those_that_are_there() {
     let ask = |id: &str, url: &str| client.register(SERVICE).id(id).endpoint(url).ttl(Duration::from_secs(30));
     let _first = ask("a1", &one.url).begin().await.unwrap();
     let second = ask("a2", &two.url).begin().await.unwrap();
-    let (config, address) = (directory.path().join("prometheus.yml"), free_address());
+    let (config, address) = (directory.path().join("prometheus.yml"), reserved().to_string());
     let targets = format!("{}/v1/prometheus/targets?service={SERVICE}", server.addr);
     let scrape = format!(
         "scrape_configs:\n- job_name: agents\n  scrape_interval: 1s\n  scrape_timeout: 1s\n  http_sd_configs:\n  \

@@ -419,3 +419,72 @@ fn a_server_that_would_be_open_to_all_does_not_start() {
     }
     assert!(!Path::new(&data).join("identity").exists(), "nothing was begun");
 }
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn backup_is_private_and_follows_no_symlink() {
+    let place = Place::new();
+    let server = place.serve_plain(&[]);
+    let victim = place.path("victim");
+    std::fs::write(&victim, "kept").unwrap();
+    std::os::unix::fs::symlink(&victim, place.path("one.part")).unwrap();
+    std::fs::write(place.path("two.part"), "also kept").unwrap();
+    for name in ["one.bak", "two.bak"] {
+        let taken = server.tenure(&["cluster", "backup", &place.file(name)]);
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        assert_eq!(mode(&place.path(name)), 0o600, "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+    assert_eq!(std::fs::read_to_string(place.path("two.part")).unwrap(), "also kept");
+    let lost = place.file("not/there.bak");
+    assert!(!server.tenure(&["cluster", "backup", &lost]).status.success());
+    let names = std::fs::read_dir(place.directory.path()).unwrap().map(|item| item.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.starts_with('.')), "no temporary file is left: {names:?}");
+}
+
+#[test]
+fn data_of_a_server_is_private() {
+    let place = Place::new();
+    let data = place.path("above/data");
+    let server = Server::start(&data);
+    assert!(server.tenure(&["acquire", "db", "--ttl", "1h"]).status.success());
+    assert_eq!(mode(&data), 0o700);
+    for item in std::fs::read_dir(&data).unwrap() {
+        let path = item.unwrap().path();
+        assert_eq!(mode(&path) & 0o077, 0, "{}", path.display());
+    }
+    assert!(!server.words().contains("can be read by other users"), "{}", server.words());
+    server.stop();
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
+    let server = Server::start(&data);
+    server.until_said("can be read by other users");
+    assert_eq!(mode(&data), 0o755, "a directory that exists keeps its mode");
+}
+
+#[test]
+fn api_key_is_not_sent_in_the_clear() {
+    // 0.0.0.0 reaches this listener, but is not a loopback address.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let key = "tnr_secret";
+    for addr in [format!("http://0.0.0.0:{port}"), format!("0.0.0.0:{port}")] {
+        for args in [&["ping"][..], &["ls"], &["run", "db", "--", "true"]] {
+            let refused = types(args, &[("TENURE_ADDR", &addr), ("TENURE_API_KEY", key)]);
+            is_refused(&refused, 2, "the API key is not sent to");
+            let said = text(&refused.stderr);
+            assert!(said.contains("https://") && said.contains("127.0.0.1") && !said.contains(key), "{said}");
+        }
+    }
+    let doctor = types(&["doctor"], &[("TENURE_ADDR", &format!("http://0.0.0.0:{port}")), ("TENURE_API_KEY", key)]);
+    assert!(text(&doctor.stdout).contains("the API key is not sent to"), "{}", text(&doctor.stdout));
+    assert!(listener.accept().is_err(), "no connection was made");
+    let server = Server::start(&Place::new().path("data"));
+    let local = server.addr.replace("127.0.0.1", "localhost");
+    let pong = types(&["ping"], &[("TENURE_ADDR", &local), ("TENURE_API_KEY", key)]);
+    assert!(pong.status.success(), "loopback needs no TLS: {}", text(&pong.stderr));
+}

@@ -1,6 +1,5 @@
 //! The commands, typed as people type them, and what they wrap.
 
-mod bad_input;
 mod command_line;
 mod config;
 mod doctor;

@@ -156,7 +156,7 @@ async fn ask_by_every_door(server: &Server) {
     while show().await.unwrap().waiting == 0 {
         assert!(start.elapsed() < PATIENCE, "dan never waits");
     }
-    client.release(v1::ReleaseRequest { handle: format!("payroll/db@{fence}") }).await.unwrap();
+    client.release(v1::ReleaseRequest { handle: format!("payroll/db@{fence}"), release_secret: 0 }).await.unwrap();
     assert_eq!(line.answer().status, 200);
 }
 

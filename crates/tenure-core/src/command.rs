@@ -6,6 +6,7 @@ use crate::limits::NAME_BYTES_MAX;
 use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
 use crate::names::{Holder, Key, Label, Labels, LeaseId, Name, Note};
 use crate::registry::{Deregister, Drain, Register, SetHealth, UpdateInstance};
+use crate::request::{Proof, RequestNumber, Secret};
 use crate::time::{Moment, Span, Ttl};
 use crate::txn::Txn;
 use alloc::string::String;
@@ -192,13 +193,26 @@ pub struct Acquire {
     pub lock_delay: Span,
     /// The holder's epoch, which supersedes its claims of lower epochs.
     pub epoch: Option<Epoch>,
+    /// Its number among the requests about a given lease.
+    pub request: Option<RequestNumber>,
+    /// With which a release has to come so that the claims are free at once.
+    pub secret: Option<Secret>,
 }
 
 impl Acquire {
     /// An exclusive claim on one resource.
     pub fn exclusive(on: On, resource: Name, wait: Wait) -> Self {
         let wants = alloc::vec![Want { resource, mode: Mode::Exclusive, capacity: None }];
-        Self { on, wants, wait, priority: Priority::default(), lock_delay: Span::ZERO, epoch: None }
+        Self {
+            on,
+            wants,
+            wait,
+            priority: Priority::default(),
+            lock_delay: Span::ZERO,
+            epoch: None,
+            request: None,
+            secret: None,
+        }
     }
 
     /// The lease that the claims hang on.
@@ -281,6 +295,8 @@ pub struct RenewHandle {
 pub struct Release {
     /// The claim; a stale one is refused.
     pub handle: Handle,
+    /// What it shows of being the holder's.
+    pub proof: Proof,
 }
 
 /// Give back a lease with all that hangs on it, by its holder's will.
@@ -288,6 +304,15 @@ pub struct Release {
 pub struct ReleaseLease {
     /// The lease.
     pub lease: LeaseId,
+    /// What it shows of being the holder's.
+    pub proof: Proof,
+}
+
+impl ReleaseLease {
+    /// A release by the id of the lease alone.
+    pub const fn plain(lease: LeaseId) -> Self {
+        Self { lease, proof: Proof::Handle }
+    }
 }
 
 /// Leave the lines of resources, or give back those that were seated meanwhile.
@@ -297,6 +322,11 @@ pub struct Cancel {
     pub lease: LeaseId,
     /// The resources, at least one.
     pub resources: Vec<Name>,
+    /// The number of the acquire that is cancelled: claims of another one stay, and a copy of it that arrives later takes
+    /// nothing.
+    pub request: Option<RequestNumber>,
+    /// What it shows of being the holder's.
+    pub proof: Proof,
 }
 
 /// Who orders a forced end, why, and how soon the resource is free.
@@ -458,7 +488,8 @@ impl Keys {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// How many bytes it takes to say so.
+    pub fn bytes(&self) -> usize {
         let end = if let Self::From { end: Some(end), .. } = self { end.len() } else { 0 };
         self.first().len() + end
     }

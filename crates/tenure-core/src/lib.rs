@@ -19,6 +19,7 @@ mod names;
 mod record;
 mod registry;
 mod reply;
+mod request;
 mod time;
 mod txn;
 
@@ -41,5 +42,9 @@ pub use registry::{
     UpdateInstance, Wanted, Word,
 };
 pub use reply::{Occupied, Outcome, Place, Refusal, Registered, Renewed, Reply, Seat};
+pub use request::{Proof, RequestNumber, Secret};
 pub use time::{BadSpan, BadTtl, Moment, Span, Ttl};
-pub use txn::{Compare, Op, OpDone, Part, Range, Ranged, Relation, Sort, SortBy, Subject, Txn, TxnDone, Way, Within};
+pub use txn::{
+    Compare, Op, OpDone, Part, Range, Ranged, Relation, Sort, SortBy, Subject, TXN_DEPTH, TXN_OPS_ALL, Txn, TxnDone,
+    Way, Within,
+};

@@ -2,10 +2,10 @@
 //! or a file, because two nodes must never disagree on what an entry does.
 
 /// The newest version of the rules that this build can apply.
-pub const RULES_MAX: u32 = 5;
+pub const RULES_MAX: u32 = 6;
 
 /// The oldest version of the rules that this build can apply. Earlier ones were never released.
-pub const RULES_MIN: u32 = 5;
+pub const RULES_MIN: u32 = 6;
 
 /// A resource name, in bytes. Long enough for any path people type, short enough to be a map key.
 pub const NAME_BYTES_MAX: usize = 1024;
@@ -107,6 +107,31 @@ pub const CLEAR_MAX: usize = 4096;
 
 /// Operations, and conditions, of one transaction: as many as etcd allows.
 pub const TXN_OPS_MAX: usize = 128;
+
+/// Transactions within each other, the outer one included. Clients use one or two; each level of one in the log is two levels
+/// of messages, of which a reader takes 100.
+pub const TXN_DEPTH_MAX: usize = 8;
+
+/// Operations and conditions of one transaction over all its levels and both of its ways: levels multiply.
+pub const TXN_OPS_ALL_MAX: usize = 1024;
+
+/// Keys that one transaction looks at, for its conditions, ranges and deletes. They are looked at on every node, at every replay.
+pub const TXN_KEYS_MAX: usize = 200_000;
+
+/// Bytes of keys and values that one transaction answers. Every node that applies it holds them.
+pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Keys that all commands of one entry look at, for the same reason. Past them a command changes nothing, and the leader proposes it again.
+pub const ENTRY_KEYS_MAX: usize = 400_000;
+
+/// Bytes of keys and values that all commands of one entry answer.
+pub const ENTRY_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Keys that each command may look at in any case, however many others looked at before it.
+pub const TXN_KEYS_EACH: usize = 128;
+
+/// Bytes that each command may answer in any case.
+pub const TXN_BYTES_EACH: usize = 4096;
 
 /// Instances over all services. They are held in memory, a few kilobytes each.
 pub const INSTANCES_MAX: usize = 1_000_000;
@@ -242,8 +267,16 @@ pub const SWEEP_MAX: usize = 4096;
 /// Claims that one entry may seat from their lines, for the same reason.
 pub const SEAT_MAX: usize = 4096;
 
-/// Ended leases that are remembered, so that a late holder can be told how and when it lost.
+/// Numbers of answered requests that a lease remembers, above the one below which all are answered. A client has fewer requests
+/// about one lease open at once.
+pub const ANSWERED_MAX: usize = 1024;
+
+/// Ended leases that are remembered, so that a late holder can be told how and when it lost. When there are more, the holder
+/// that has the most loses its oldest.
 pub const ENDED_LEASES_MAX: usize = 65_536;
+
+/// Epochs that are remembered of holders whose claims have ended, one for each holder of a resource.
+pub const ENDED_EPOCHS_MAX: usize = 65_536;
 
 /// Ended claims that are remembered over all resources.
 pub const ENDED_CLAIMS_MAX: usize = 65_536;
@@ -262,6 +295,13 @@ pub const EVENTS_MAX: usize = 65_536;
 
 /// What the kept events may weigh together, in bytes of names and keys.
 pub const EVENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Changes that the commands of one entry make before the next command is refused, and can be repeated: a tree that ends is a
+/// change for each thing on it. No entry of ordinary commands comes near it.
+pub const ENTRY_CHANGES_MAX: usize = 32_768;
+
+/// Things that one break may end: claims, and the trees of leases that were made for them.
+pub const BREAK_ENDS_MAX: usize = 100_000;
 
 /// Commands in one entry. Renewals batch within one command, so this is rarely reached.
 pub const COMMANDS_MAX: usize = 8192;

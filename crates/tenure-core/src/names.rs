@@ -29,6 +29,14 @@ pub enum BadText {
         /// Where the character starts.
         at: usize,
     },
+    /// It holds a character that changes the order of the text or is not shown, so that two names could look alike.
+    #[error("it has the character U+{:04X} at byte {at}, which is invisible or reorders text", u32::from(*character))]
+    Hidden {
+        /// Where the character starts.
+        at: usize,
+        /// The character.
+        character: char,
+    },
     /// A label's key with the character that ends it.
     #[error("it has a `=` at byte {at}")]
     Equals {
@@ -75,6 +83,28 @@ fn check(text: &str, max: usize) -> Result<(), BadText> {
     }
 }
 
+/// Characters that are invisible or reorder the text around them.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// The same for sentences, where the scripts of some languages need the zero-width joiner and non-joiner.
+fn is_hidden_in_sentence(c: char) -> bool {
+    is_hidden(c) && !matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// Refuses what only people are confused by. Logs of earlier builds may hold such text, so records are read without it.
+fn check_shown(text: &str, is_hidden: fn(char) -> bool) -> Result<(), BadText> {
+    match text.char_indices().find(|(_, c)| is_hidden(*c)) {
+        Some((at, character)) => Err(BadText::Hidden { at, character }),
+        None => Ok(()),
+    }
+}
+
 /// The name of a resource: a `/`-path such as `jobs/nightly`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
@@ -82,6 +112,13 @@ pub struct Name(Arc<str>);
 impl Name {
     /// Reads a name, or says why it is none.
     pub fn parse(text: &str) -> Result<Self, BadText> {
+        let name = Self::recorded(text)?;
+        check_shown(text, is_hidden)?;
+        Ok(name)
+    }
+
+    /// Reads a name from a record.
+    pub(crate) fn recorded(text: &str) -> Result<Self, BadText> {
         check(text, NAME_BYTES_MAX)?;
         let mut at = 0;
         for part in text.split('/') {
@@ -112,6 +149,13 @@ pub struct Holder(Arc<str>);
 impl Holder {
     /// Reads a holder's name, or says why it is none.
     pub fn parse(text: &str) -> Result<Self, BadText> {
+        let holder = Self::recorded(text)?;
+        check_shown(text, is_hidden)?;
+        Ok(holder)
+    }
+
+    /// Reads a holder's name from a record.
+    pub(crate) fn recorded(text: &str) -> Result<Self, BadText> {
         check(text, HOLDER_BYTES_MAX)?;
         Ok(Self(text.into()))
     }
@@ -135,6 +179,13 @@ impl Default for Note {
 impl Note {
     /// Reads a note, or says why it is none.
     pub fn parse(text: &str) -> Result<Self, BadText> {
+        let note = Self::recorded(text)?;
+        check_shown(text, is_hidden_in_sentence)?;
+        Ok(note)
+    }
+
+    /// Reads a note from a record.
+    pub(crate) fn recorded(text: &str) -> Result<Self, BadText> {
         match check(text, NOTE_BYTES_MAX) {
             Ok(()) | Err(BadText::Empty) => Ok(Self(text.into())),
             Err(bad) => Err(bad),
@@ -154,9 +205,21 @@ pub struct Labels(BTreeMap<Arc<str>, Arc<str>>);
 impl Labels {
     /// Reads labels, or says why they are none.
     pub fn parse<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, BadText> {
+        Self::read(pairs, Label::parse)
+    }
+
+    /// Reads labels from a record.
+    pub(crate) fn recorded<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, BadText> {
+        Self::read(pairs, Label::recorded)
+    }
+
+    fn read<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+        read: fn(&str, &str) -> Result<Label, BadText>,
+    ) -> Result<Self, BadText> {
         let mut labels = BTreeMap::new();
         for (key, value) in pairs {
-            let label = Label::parse(key, value)?;
+            let label = read(key, value)?;
             if labels.insert(label.key, label.value).is_some() {
                 return Err(BadText::Twice);
             }
@@ -193,6 +256,14 @@ pub struct Label {
 impl Label {
     /// Reads a label, or says why it is none.
     pub fn parse(key: &str, value: &str) -> Result<Self, BadText> {
+        let label = Self::recorded(key, value)?;
+        check_shown(key, is_hidden)?;
+        check_shown(value, is_hidden)?;
+        Ok(label)
+    }
+
+    /// Reads a label from a record.
+    pub(crate) fn recorded(key: &str, value: &str) -> Result<Self, BadText> {
         check(key, LABEL_KEY_BYTES_MAX)?;
         if let Some(at) = key.find('=') {
             return Err(BadText::Equals { at });

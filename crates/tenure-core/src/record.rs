@@ -3,7 +3,9 @@
 
 mod commands;
 mod keys;
+mod kinds;
 mod registry;
+mod requests;
 
 use crate::command::{Command, Entry, Leader};
 use crate::fence::Fence;
@@ -106,7 +108,7 @@ pub(crate) fn lease_or_none(number: u64) -> Result<Option<LeaseId>, Damage> {
 }
 
 pub(crate) fn name(text: &str) -> Result<Name, Damage> {
-    Name::parse(text).map_err(|bad| Damage(bad.to_string()))
+    Name::recorded(text).map_err(|bad| Damage(bad.to_string()))
 }
 
 pub(crate) fn name_or_none(text: &str) -> Result<Option<Name>, Damage> {
@@ -114,11 +116,11 @@ pub(crate) fn name_or_none(text: &str) -> Result<Option<Name>, Damage> {
 }
 
 pub(crate) fn holder(text: &str) -> Result<Holder, Damage> {
-    Holder::parse(text).map_err(|bad| Damage(bad.to_string()))
+    Holder::recorded(text).map_err(|bad| Damage(bad.to_string()))
 }
 
 pub(crate) fn note(text: &str) -> Result<Note, Damage> {
-    Note::parse(text).map_err(|bad| Damage(bad.to_string()))
+    Note::recorded(text).map_err(|bad| Damage(bad.to_string()))
 }
 
 pub(crate) fn key(bytes: &[u8]) -> Result<Key, Damage> {
@@ -127,7 +129,7 @@ pub(crate) fn key(bytes: &[u8]) -> Result<Key, Damage> {
 
 pub(crate) fn labels(pairs: &BTreeMap<String, String>) -> Result<Labels, Damage> {
     let pairs = pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    Labels::parse(pairs).map_err(|bad| Damage(bad.to_string()))
+    Labels::recorded(pairs).map_err(|bad| Damage(bad.to_string()))
 }
 
 pub(crate) fn label_pairs(labels: &Labels) -> BTreeMap<String, String> {
@@ -260,6 +262,19 @@ impl Entry {
             rules: record.rules,
             commands: record.commands.into_iter().map(Command::read).collect::<Result<_, _>>()?,
         })
+    }
+}
+
+impl Command {
+    /// Whether the log could read this back. A command that cannot nest always can.
+    pub fn can_be_read_back(&self) -> bool {
+        let Self::Txn(txn) = self else { return true };
+        if !txn.nests() {
+            return true;
+        }
+        let record = EntryRecord { commands: alloc::vec![self.record()], ..EntryRecord::default() };
+        let read = EntryRecord::decode(&record.encode_to_vec()[..]);
+        read.is_ok_and(|mut read| read.commands.pop().map(Self::read).is_some_and(|read| read.as_ref() == Ok(self)))
     }
 }
 

@@ -270,6 +270,14 @@ pub enum Refusal {
         /// The resource.
         resource: Name,
     },
+    /// A request with this number was answered before, or its client said so. A copy of it changes nothing.
+    #[error("request {number} about lease {lease} was answered before")]
+    Answered {
+        /// The lease.
+        lease: LeaseId,
+        /// The number.
+        number: u64,
+    },
     /// The lease has a claim on this resource in another mode. There is no silent upgrade.
     #[error("lease {lease} has a claim on {resource} already, and it is {has}, not {asked}")]
     OtherMode {
@@ -424,6 +432,14 @@ pub enum Refusal {
         /// What is counted.
         what: &'static str,
         /// The limit.
+        max: usize,
+    },
+    /// Commands before it in the same entry of the log have used up what they share. It can be repeated at once.
+    #[error("too much at once: {what} are shared with other commands, and at most {max}; ask again")]
+    Overloaded {
+        /// What is counted.
+        what: &'static str,
+        /// What a command that is alone may use.
         max: usize,
     },
 }

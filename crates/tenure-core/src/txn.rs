@@ -3,9 +3,17 @@
 
 use crate::command::{Keys, Put};
 use crate::ledger::KeyValue;
+use crate::limits::{TXN_DEPTH_MAX, TXN_OPS_ALL_MAX};
 use crate::names::Key;
+use crate::reply::Refusal;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// What a refusal of a transaction with too many levels counts.
+pub const TXN_DEPTH: &str = "transactions within each other";
+
+/// What a refusal of a transaction with too many operations counts.
+pub const TXN_OPS_ALL: &str = "operations and conditions of a transaction over all its levels";
 
 /// Look at keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +136,33 @@ impl Txn {
     /// One operation without a condition.
     pub fn of(op: Op) -> Self {
         Self { then: alloc::vec![op], ..Self::default() }
+    }
+
+    /// Whether it is no deeper and no larger than a transaction may be, over all its levels and both of its ways.
+    pub fn check_size(&self) -> Result<(), Refusal> {
+        self.size_within(TXN_DEPTH_MAX, &mut TXN_OPS_ALL_MAX.clone())
+    }
+
+    fn size_within(&self, depth: usize, left: &mut usize) -> Result<(), Refusal> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Err(Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX });
+        };
+        let here = self.compares.len() + self.then.len() + self.otherwise.len();
+        *left = left.checked_sub(here).ok_or(Refusal::Full { what: TXN_OPS_ALL, max: TXN_OPS_ALL_MAX })?;
+        self.within().try_for_each(|txn| txn.size_within(depth, left))
+    }
+
+    /// The transactions right within it, on both of its ways.
+    fn within(&self) -> impl Iterator<Item = &Self> {
+        self.then.iter().chain(&self.otherwise).filter_map(|op| match op {
+            Op::Txn(txn) => Some(txn),
+            Op::Range(_) | Op::Put { .. } | Op::Delete { .. } => None,
+        })
+    }
+
+    /// Whether there are transactions within it.
+    pub fn nests(&self) -> bool {
+        self.within().next().is_some()
     }
 
     /// Whether it changes nothing, whichever way it goes.

@@ -1,9 +1,12 @@
 //! What is over is remembered up to a limit, oldest forgotten first, and a snapshot remembers the same.
 
-mod support;
-
-use support::{acquire, acquire_on, entry, grant, id, name, order, release, renew, restored, revoke, tick};
-use tenure_core::{Command, End, Hang, Key, Ledger, Put, Refusal, Reply, Revision, Wait, limits};
+use crate::support::{
+    a_grant, acquire, acquire_on, entry, grant, holder, id, name, order, release, renew, restored, revoke, tick,
+};
+use tenure_core::{
+    Acquire, Command, End, Epoch, Grant, Hang, Key, Ledger, On, Put, Refusal, Reply, RequestNumber, Revision, Wait,
+    limits,
+};
 
 fn apply_all(ledger: &mut Ledger, at_ms: u64, commands: impl Iterator<Item = Command>) {
     let commands: Vec<_> = commands.collect();
@@ -28,7 +31,7 @@ fn ended_leases() {
     apply_all(&mut ledger, 5, (1..=max).flat_map(lives));
     assert_eq!(ledger.ended_lease(id(1)).unwrap().when.millis(), 5);
     // Another life of the oldest makes it the youngest, and forgets nobody.
-    let again = Command::Grant(tenure_core::Grant { request: 2, ..support::a_grant(1, 60_000) });
+    let again = Command::Grant(Grant { request: 2, ..a_grant(1, 60_000) });
     apply_all(&mut ledger, 6, [again, revoke(1)].into_iter());
     assert!(ledger.ended_lease(id(2)).is_some());
     apply_all(&mut ledger, 7, lives(max + 1).into_iter());
@@ -78,6 +81,66 @@ fn ended_claims_of_all_resources() {
         assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [0, 1, 2]);
         apply_all(&mut ledger, 0, lives(max + 3).into_iter());
         assert_eq!([1, 2, 4].map(|n| count(&ledger, n)), [0, 0, 2]);
+    }
+}
+
+/// S12: one client that begins and ends leases without a pause does not make the ledger forget the ends of others.
+#[test]
+fn a_busy_holder_forgets_its_own_ends_only() {
+    let (mut ledger, max) = (Ledger::default(), limits::ENDED_LEASES_MAX as u64);
+    let by = |lease: u64, who: &str| {
+        let grant = Grant { holder: holder(who), ..a_grant(lease, 60_000) };
+        [Command::Acquire(Acquire::exclusive(On::New(grant), name(&format!("r/{lease}")), Wait::Never)), revoke(lease)]
+    };
+    apply_all(&mut ledger, 0, (1..=3).flat_map(|lease| by(lease, "calm")));
+    apply_all(&mut ledger, 1, (4..max + 1000).flat_map(|lease| by(lease, "busy")));
+    for mut ledger in [restored(&ledger), ledger] {
+        assert!((1..=3).all(|lease| ledger.ended_lease(id(lease)).is_some()), "the ends of the calm holder are there");
+        assert!((1..=3).all(|n| ledger.ended_claims(&name(&format!("r/{n}"))).count() == 1), "and of its claims");
+        assert!(ledger.ended_lease(id(4)).is_none() && ledger.ended_lease(id(max + 999)).is_some());
+        apply_all(&mut ledger, 2, (max + 1000..max + 1010).flat_map(|lease| by(lease, "busy")));
+        assert!((1..=3).all(|lease| ledger.ended_lease(id(lease)).is_some()));
+    }
+}
+
+/// S12: an epoch is remembered for its holder, however many others have had the resource since.
+#[test]
+fn an_epoch_outlives_the_claims_of_others() {
+    let (mut ledger, others) = (Ledger::default(), limits::ENDED_CLAIMS_MAX as u64 + 100);
+    let in_epoch = |lease: u64, who: &str, epoch: u64| {
+        let grant = Grant { holder: holder(who), ..a_grant(lease, 60_000) };
+        let acquire = Acquire::exclusive(On::New(grant), name("db"), Wait::Never);
+        Command::Acquire(Acquire { epoch: Epoch::from_number(epoch), ..acquire })
+    };
+    apply_all(&mut ledger, 0, [in_epoch(1, "ann", 5), release("db@1")].into_iter());
+    let lives = |n: u64| [in_epoch(n, "bob", n), release(&format!("db@{n}"))];
+    apply_all(&mut ledger, 0, (2..others).flat_map(lives));
+    for mut ledger in [restored(&ledger), ledger] {
+        let late = order(&mut ledger, 0, in_epoch(others, "ann", 4)).expect_err("epoch 5 was there");
+        assert!(matches!(late, Refusal::OlderEpoch { asked: 4, current: 5, .. }), "{late:?}");
+        order(&mut ledger, 0, in_epoch(others, "ann", 5)).expect("the same epoch may come back");
+    }
+}
+
+/// A lease remembers so many numbers. What is further behind is refused, and never taken for new.
+#[test]
+fn answered_requests_of_a_lease() {
+    let (mut ledger, max) = (Ledger::default(), limits::ANSWERED_MAX as u64);
+    let numbered = |number: u64| {
+        let acquire = Acquire::exclusive(On::Given(id(1)), name(&format!("r/{number}")), Wait::Never);
+        Command::Acquire(Acquire { request: RequestNumber::new(number, 0), ..acquire })
+    };
+    apply_all(&mut ledger, 0, [grant(1, 60_000)].into_iter());
+    // Each second number is open: it may still come.
+    apply_all(&mut ledger, 0, (1..=max).map(|n| numbered(2 * n)));
+    apply_all(&mut ledger, 0, [numbered(1), numbered(5)].into_iter());
+    // 3 is the lowest that is open. The next two answers leave no room for it.
+    apply_all(&mut ledger, 0, (1..=4).map(|n| numbered(2 * max + 2 * n)));
+    for mut ledger in [restored(&ledger), ledger] {
+        let (late, number) = (order(&mut ledger, 0, numbered(3)), 3);
+        assert_eq!(late, Err(Refusal::Answered { lease: id(1), number }));
+        assert!(ledger.resource(&name("r/3")).is_none(), "it took nothing");
+        assert!(order(&mut ledger, 0, numbered(2 * max + 7)).is_ok(), "what is not far behind is new");
     }
 }
 

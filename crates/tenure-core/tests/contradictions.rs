@@ -1,9 +1,7 @@
 //! Snapshots that no ledger could have written are refused, and what a retry is told is kept.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
-use support::{
+use crate::support::{
     acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, release, span, units,
 };
 use tenure_core::{
@@ -346,7 +344,7 @@ fn what_is_asked_of_keys_by_an_unknown_number_is_refused() {
 #[test]
 fn classes_that_could_not_be_are_refused() {
     let class = |ttl_ms| {
-        let ttl = |ms| support::ttl(ms);
+        let ttl = |ms| crate::support::ttl(ms);
         let (renew, grace) = (tenure_core::Policy::Auto, span(0));
         let (ttl_min, ttl_max) = (ttl(ttl_ms), ttl(ttl_ms));
         let class =

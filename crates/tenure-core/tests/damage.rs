@@ -1,13 +1,11 @@
 //! Bytes that were changed on their way: they are read whole or refused, and never stop the program.
 
-mod support;
-
+use crate::support::history::{Plan, plans};
+use crate::support::{acquire, entry, grant, revoke, runner, snapshot, tick};
 use proptest::collection;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::TestCaseError;
 use std::cell::Cell;
-use support::history::{Plan, plans};
-use support::{acquire, entry, grant, revoke, runner, snapshot, tick};
 use tenure_core::{Entry, Ledger};
 
 /// A history's ledger, and its last entry.

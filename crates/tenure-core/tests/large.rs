@@ -1,8 +1,6 @@
 //! Much at once: what holds for three holds for ten thousand, and every replica does the same, however it came to be.
 
-mod support;
-
-use support::{
+use crate::support::{
     acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, renew, restored, tick,
     units,
 };
@@ -124,7 +122,7 @@ fn ten_thousand_claims_are_broken() {
     pair.all_accepted(0, (1..=claims).map(|lease| acquire_all(lease, &["db"], Mode::Shared, 60_000)));
     pair.all_accepted(0, [acquire(claims + 1, "db", 60_000)]);
     let order = |delay| Break { resource: name("db"), fence: None, force: force(Free::Now), delay };
-    let applied = pair.apply(&entry(0, vec![Command::Break(order(support::span(1000)))]));
+    let applied = pair.apply(&entry(0, vec![Command::Break(order(crate::support::span(1000)))]));
     assert_eq!(applied.outcomes, [Ok(Reply::Broken { claims, free_in_ms: 1000 })]);
     assert_eq!(applied.events.len() as u64, claims);
     let events = pair.finish(1000);
@@ -146,7 +144,7 @@ fn a_capacity_that_changes_for_ten_thousand() {
     pair.all_accepted(0, (0..waiters).map(|n| acquire_all(10 + n, &["gpu"], units(1 + n % 4), 600_000)));
     let applied = pair.apply(&entry(1, vec![define(2)]));
     assert_eq!(count(&applied.events, |what| matches!(what, Happening::Left { .. })) as u64, waiters / 2);
-    pair.all_accepted(2, [define(limits::CAPACITY_MAX), support::release("gpu@1")]);
+    pair.all_accepted(2, [define(limits::CAPACITY_MAX), crate::support::release("gpu@1")]);
     pair.finish(2);
     let resource = pair.lived.resource(&name("gpu")).unwrap();
     assert_eq!((resource.holder_count() as u64, resource.waiting()), (waiters / 2, 0));

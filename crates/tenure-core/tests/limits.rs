@@ -4,10 +4,8 @@
 //! and `registry_values.rs`. Not reached: `LEASES_MAX`, `CLAIMS_MAX` and `INSTANCES_MAX` (memory), `RENEWALS_MAX` and `COMMANDS_MAX` (kept at the door,
 //! not by the ledger).
 
-mod support;
-
-use support::witness::Witness;
-use support::{
+use crate::support::witness::Witness;
+use crate::support::{
     a_grant, acquire, acquire_all, acquire_on, all_accepted, cancel, entry, force, grant, grant_under, holder, id,
     name, order, put, refusal, release, renew, restored, revoke, span, tick, ttl, units,
 };
@@ -180,14 +178,18 @@ fn a_lease_tree_carries_so_much_and_no_more() {
     let under = Command::Acquire(Acquire::exclusive(child, name("one/more"), Wait::Never));
     assert_eq!(refusal(&mut ledger, under.clone()), tree);
     let given = |force| {
-        Command::Transfer(Transfer { handle: support::handle(&format!("other@{}", max - 5001)), to: id(2), force })
+        Command::Transfer(Transfer {
+            handle: crate::support::handle(&format!("other@{}", max - 5001)),
+            to: id(2),
+            force,
+        })
     };
     assert_eq!(refusal(&mut ledger, given(None)), tree);
     assert_eq!(refusal(&mut ledger, given(Some(force(Free::Now)))), tree);
     // What is there already may be written again, moved and given away within the tree.
     order(&mut ledger, 0, put("k/0", Hang::On(id(2)))).unwrap();
     order(&mut ledger, 0, put("k/0", Hang::Keep)).unwrap();
-    let within = Transfer { handle: support::handle("r/5002@1"), to: id(1), force: None };
+    let within = Transfer { handle: crate::support::handle("r/5002@1"), to: id(1), force: None };
     order(&mut ledger, 0, Command::Transfer(within)).unwrap();
     // A new child with a claim needs room for two.
     order(&mut ledger, 0, put("k/0", Hang::Free)).unwrap();
@@ -401,4 +403,25 @@ fn resources_of_one_acquire() {
     assert!(Entry::decode(&of(max + 1).encode()).is_err());
     let twice = entry(0, vec![acquire_all(1, &["a", "a"], Mode::Exclusive, 1000)]);
     assert!(Entry::decode(&twice.encode()).is_err(), "each resource is named once");
+}
+
+/// Trees that end take as many changes as they carry. When an entry has made its changes, the next command changes nothing.
+#[test]
+fn changes_of_one_entry() {
+    let mut ledger = Ledger::default();
+    let (trees, things) = (5, limits::ATTACHED_MAX);
+    for tree in 1..=trees {
+        all_accepted(&mut ledger, 0, [grant(tree, 60_000)]);
+        let keys = (0..things).map(|n| put(&format!("{tree}/{n}"), Hang::On(id(tree))));
+        all_accepted(&mut ledger, 0, keys);
+    }
+    let commands: Vec<Command> = (1..=trees).map(revoke).chain([grant(99, 1000)]).collect();
+    let applied = ledger.apply(&entry(1, commands));
+    let overloaded = Err(Refusal::Overloaded { what: "changes made together", max: limits::ENTRY_CHANGES_MAX });
+    let refused: Vec<bool> = applied.outcomes.iter().map(|outcome| *outcome == overloaded).collect();
+    assert_eq!(refused, [false, false, false, false, true, true]);
+    assert!(applied.events.len() <= limits::ENTRY_CHANGES_MAX + things + 1);
+    assert!(ledger.lease(id(trees)).is_some() && ledger.lease(id(99)).is_none(), "what was refused changed nothing");
+    order(&mut ledger, 2, revoke(trees)).unwrap();
+    assert_eq!(ledger.lease_count(), 0);
 }

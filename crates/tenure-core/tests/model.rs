@@ -3,18 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::history::{Looking, instance_plans, key_plans, looking, plans};
+use crate::support::model::Model;
+use crate::support::model::keys::Changed;
+use crate::support::model::view;
+use crate::support::tally::Tally;
+use crate::support::{a_grant, entry, id, name, restored, runner};
 use proptest::prelude::{Just, Strategy, prop_oneof};
 use proptest::{collection, sample};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use support::history::{Looking, instance_plans, key_plans, looking, plans};
-use support::model::Model;
-use support::model::keys::Changed;
-use support::model::view;
-use support::tally::Tally;
-use support::{a_grant, entry, id, name, restored, runner};
 use tenure_core::{
     Acquire, Command, Define, Entry, Happening, Keys, Kind, LeaseId, Ledger, Mode, On, Op, OpDone, Outcome, Priority,
     Range, Refusal, ReleaseLease, Renew, Renewal, Reply, Span, Txn, Units, Wait, Want, limits,
@@ -212,7 +210,7 @@ impl House {
         let mut commands = vec![Command::Renew(Renew { leases, kind: Kind::Auto })];
         for lease in leaving {
             self.guests.remove(&lease);
-            commands.push(Command::ReleaseLease(ReleaseLease { lease }));
+            commands.push(Command::ReleaseLease(ReleaseLease::plain(lease)));
         }
         for (wants, holds) in arrivals {
             commands.push(self.welcome(wants, holds));
@@ -250,6 +248,8 @@ impl House {
             priority: Priority::default(),
             lock_delay: Span::ZERO,
             epoch: None,
+            request: None,
+            secret: None,
         })
     }
 }

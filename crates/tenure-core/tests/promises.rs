@@ -1,13 +1,11 @@
 //! The promises of the ledger, held against random histories, and at every point at which it could be restarted.
 //! `TENURE_CASES=10` runs ten times as many cases.
 
-mod support;
-
+use crate::support::history::{instance_plans, plans};
+use crate::support::witness::{Seen, Witness};
+use crate::support::{acquire, acquire_on, cancel, entry, grant, renew, restored, revoke, runner, tick};
 use proptest::prelude::{Strategy, prop_oneof};
 use std::cell::Cell;
-use support::history::{instance_plans, plans};
-use support::witness::{Seen, Witness};
-use support::{acquire, acquire_on, cancel, entry, grant, renew, restored, revoke, runner, tick};
 use tenure_core::{Applied, Entry, Ledger, Wait, limits};
 
 /// S1, S3, S5, S7, S8, S9, S14 and first come first served: the witness looks after every entry.

@@ -3,14 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::history::instance_plans;
+use crate::support::witness::Witness;
+use crate::support::{a_grant, all_accepted, entry, few_cases, id, name, refusal, renew, restored, runner, tick, ttl};
 use proptest::collection;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use support::history::instance_plans;
-use support::witness::Witness;
-use support::{a_grant, all_accepted, entry, id, name, refusal, renew, restored, runner, tick, ttl};
 use tenure_core::{
     Command, Counts, Details, Draft, End, Endpoint, Grant, Happening, InstanceKey, Judgement, LeaseId, Ledger,
     Lifetime, Moment, On, Refusal, Register, Span, Word, limits,
@@ -25,7 +23,13 @@ fn details(zone: Option<&str>) -> Details {
 fn register_at(lease: u64, service: &str, ttl_ms: u64) -> Command {
     let instance = InstanceKey::parse(&format!("{service}/i{lease}")).unwrap();
     let grant = Grant { ttl: Some(ttl(ttl_ms)), ..a_grant(lease, ttl_ms) };
-    Command::Register(Register { instance, epoch: None, on: On::New(grant), details: details(Some("z")) })
+    Command::Register(Register {
+        instance,
+        epoch: None,
+        on: On::New(grant),
+        details: details(Some("z")),
+        request: None,
+    })
 }
 
 /// The leases that ended, and those that came to be suspect, with until when.
@@ -129,7 +133,7 @@ fn who_is_heard_of_in_time_is_cleared_and_judged_anew_in_its_next_silence() {
 #[test]
 fn a_graceful_end_counts_for_nothing() {
     let mut witness = hundred(13);
-    let release = |lease| Command::ReleaseLease(tenure_core::ReleaseLease { lease: id(lease) });
+    let release = |lease| Command::ReleaseLease(tenure_core::ReleaseLease::plain(id(lease)));
     witness.apply(&entry(24_500, (50..=60).map(release).collect()));
     assert_eq!(done(&witness.apply(&tick(25_000)).events).ended, ids(1..=13));
 }
@@ -149,9 +153,9 @@ fn a_suspect_is_kept_no_longer_than_its_lifetime() {
     let mut witness = Witness::default();
     let lifetime = Lifetime { span: Span::at_most(60_000, 60_000).unwrap(), counts: Counts::Always };
     let register = |lease| match register_at(lease, "api", 15_000) {
-        Command::Register(Register { instance, epoch, on: On::New(grant), details }) => {
+        Command::Register(Register { instance, epoch, on: On::New(grant), details, request }) => {
             let on = On::New(Grant { lifetime: Some(lifetime), ..grant });
-            Command::Register(Register { instance, epoch, on, details })
+            Command::Register(Register { instance, epoch, on, details, request })
         }
         other => panic!("{other:?}"),
     };
@@ -199,7 +203,7 @@ fn whatever_happens_to_suspects_every_promise_is_kept() {
             let instance = InstanceKey::parse(&format!("{}/crowd{n}", if n < 24 { "api" } else { "db/x" })).unwrap();
             let on = On::New(a_grant(1_000 + n, 600_000));
             let details = details((n % 2 == 0).then_some("z1"));
-            Command::Register(Register { instance, epoch: None, on, details })
+            Command::Register(Register { instance, epoch: None, on, details, request: None })
         });
         witness.apply(&entry(0, crowd.collect()));
         witness.apply(&tick(300_000));
@@ -217,7 +221,7 @@ fn whatever_happens_to_suspects_every_promise_is_kept() {
     });
     result.unwrap();
     println!("{:?} suspected, cleared, renewals", seen.get());
-    assert!(seen.get().0 > 100 && seen.get().1 > 10, "everything was put to the test: {:?}", seen.get());
+    assert!(few_cases() || seen.get().0 > 100 && seen.get().1 > 10, "everything was put to the test: {:?}", seen.get());
 }
 
 /// What the guard does, counted once more with nothing but the renewals: no cohorts, no averages kept, no wheel.
@@ -318,7 +322,7 @@ fn the_guard_agrees_with_a_second_count() {
     result.unwrap();
     let (ended, kept, cleared) = seen.get();
     println!("{ended} ended, {kept} kept, {cleared} cleared");
-    assert!(ended > 0 && kept > 0 && cleared > 0, "everything was put to the test");
+    assert!(few_cases() || ended > 0 && kept > 0 && cleared > 0, "everything was put to the test");
 }
 
 /// Twenty thousand instances in cohorts of nine end at once, as many an entry as may.
@@ -408,20 +412,20 @@ fn services_are_limited() {
     let mut ledger = Ledger::default();
     let (mut commands, max) = (Vec::new(), limits::SERVICES_MAX as u64);
     for lease in 1..=10 {
-        commands.push(support::grant(lease, 600_000));
+        commands.push(crate::support::grant(lease, 600_000));
     }
     all_accepted(&mut ledger, 0, commands);
     let on = |service: u64, lease: u64, instance: &str| {
         let instance = InstanceKey { service: name(&format!("s{service}")), id: key_id(instance) };
         let on = On::Given(id(lease));
-        Command::Register(Register { instance, epoch: None, on, details: details(None) })
+        Command::Register(Register { instance, epoch: None, on, details: details(None), request: None })
     };
     let each = limits::ATTACHED_MAX as u64;
     all_accepted(&mut ledger, 0, (0..max).map(|service| on(service, 1 + service / each, "a")));
     assert_eq!(ledger.service_count(), limits::SERVICES_MAX);
     let many = Refusal::Full { what: "things attached to one lease tree", max: limits::ATTACHED_MAX };
     assert_eq!(refusal(&mut ledger, on(0, 1, "b")), many, "instances count on their lease");
-    all_accepted(&mut ledger, 0, [support::grant(11, 600_000), on(0, 11, "b")]);
+    all_accepted(&mut ledger, 0, [crate::support::grant(11, 600_000), on(0, 11, "b")]);
     let full = Refusal::Full { what: "services", max: limits::SERVICES_MAX };
     assert_eq!(refusal(&mut ledger, on(max, 11, "a")), full);
 }
@@ -444,7 +448,7 @@ fn a_registration_is_renewed_as_its_class_says() {
         lifetime: None,
     };
     all_accepted(&mut ledger, 0, [register_at(1, "api", 15_000)]);
-    let renewed = |ledger: &mut Ledger, command| match support::order(ledger, 1_000, command).unwrap() {
+    let renewed = |ledger: &mut Ledger, command| match crate::support::order(ledger, 1_000, command).unwrap() {
         tenure_core::Reply::Renewed(mut answers) => answers.remove(0),
         other => panic!("{other:?}"),
     };
@@ -464,7 +468,7 @@ fn ended_instances_are_remembered_up_to_a_bound() {
     let lives = |lease: u64, service: &str| {
         let Command::Register(register) = register_at(lease, service, 60_000) else { unreachable!() };
         let instance = InstanceKey { id: key_id("a"), ..register.instance.clone() };
-        let gone = tenure_core::Deregister { instance: instance.clone(), lease: None, force: None };
+        let gone = tenure_core::Deregister { instance: instance.clone(), lease: None, force: None, request: None };
         [Command::Register(Register { instance, ..register }), Command::Deregister(gone)]
     };
     let ends = |ledger: &Ledger, service: &str| -> Vec<u64> {

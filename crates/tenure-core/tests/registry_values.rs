@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod support;
-
+use crate::support::span;
 use std::collections::BTreeSet;
-use support::span;
 use tenure_core::{
     Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadText, Check, Details, Draft, Edit, Endpoint, Happening,
     Health, InstanceKey, Labels, LeaseId, OnCritical, Probe, Source, Word, limits,

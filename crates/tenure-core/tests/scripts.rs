@@ -1,12 +1,10 @@
 //! Runs every rule in `tests/scripts/*.txt`. `UPDATE_SCRIPTS=1` writes what the ledger did into them; read the diff then.
 //! Each is named in `docs/rules.md`.
 
-mod support;
-
+use crate::support::script;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::script;
 
 /// What a script says, against what it should say: the first line that differs, and a readable difference.
 fn check(file: &str, text: &str) -> Result<(), String> {

@@ -1,8 +1,6 @@
 //! Every value that is valid when it exists: names, times, numbers. One below its limit is read, one above is refused.
 
-mod support;
-
-use support::handle;
+use crate::support::handle;
 use tenure_core::{
     BadHandle, BadSpan, BadText, BadTtl, Epoch, Fence, Handle, Holder, Key, Keys, Label, Labels, LeaseId, Moment, Name,
     Note, Priority, Span, Ttl, Units, limits,
@@ -45,6 +43,31 @@ fn holders_and_notes() {
     assert_eq!(Note::parse(&"n".repeat(max + 1)), Err(BadText::TooLong { bytes: max + 1, max }));
     assert_eq!(Note::parse("").unwrap().as_str(), "", "a note may be empty");
     assert_eq!(Note::parse("one\ntwo"), Err(BadText::Control { at: 3 }));
+}
+
+#[test]
+fn invisible_and_bidi_characters_are_refused() {
+    let spans = [(0xad, 0xad), (0x61c, 0x61c), (0x180e, 0x180e), (0x200b, 0x200f), (0x202a, 0x202e)];
+    let more = [(0x2060, 0x2064), (0x2066, 0x2069), (0xfeff, 0xfeff), (0xe0000, 0xe007f)];
+    let all = spans.into_iter().chain(more).flat_map(|(first, last)| first..=last);
+    for hidden in all.map(|number| char::from_u32(number).unwrap()) {
+        let (text, code) = (format!("a{hidden}b"), format!("U+{:04X} at byte 1", u32::from(hidden)));
+        let refusals = [
+            Name::parse(&text).unwrap_err(),
+            Holder::parse(&text).unwrap_err(),
+            Label::parse(&text, "").unwrap_err(),
+            Label::parse("key", &text).unwrap_err(),
+        ];
+        for refused in refusals {
+            assert!(refused.to_string().contains(&code), "{code}: {refused}");
+        }
+        let joins = matches!(hidden, '\u{200c}' | '\u{200d}');
+        assert_eq!(Note::parse(&text).is_ok(), joins, "notes keep the two that some scripts need: {code}");
+        assert!(Key::parse(text.as_bytes()).is_ok(), "a key is bytes");
+    }
+    for good in ["\u{ac}", "\u{200a}", "\u{2010}", "\u{2065}", "\u{206a}", "\u{e0080}", "👩", "שלום"] {
+        assert!(Name::parse(good).is_ok(), "{good:?}");
+    }
 }
 
 #[test]
@@ -130,8 +153,8 @@ fn keys_in_a_row() {
     assert_eq!(covered(&from(Some(b"a"))), [""; 0], "an end before the first leaves nothing");
     assert_eq!(covered(&Keys::Prefix(b"b"[..].into())), ["b", "b/1"]);
     assert_eq!(covered(&Keys::Prefix([][..].into())).len(), 6, "everything starts so");
-    assert_eq!(covered(&Keys::One(support::key("c"))), ["c"]);
-    assert_eq!([from(None).first(), Keys::One(support::key("c")).first()], [b"b", b"c"]);
+    assert_eq!(covered(&Keys::One(crate::support::key("c"))), ["c"]);
+    assert_eq!([from(None).first(), Keys::One(crate::support::key("c")).first()], [b"b", b"c"]);
 }
 
 #[test]

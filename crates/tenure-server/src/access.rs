@@ -5,10 +5,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::future::Future;
+use std::sync::Arc;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use tenure_api::Code;
 use tenure_api::v1::Failure;
+use tokio::sync::watch;
 
 /// What every secret begins with, so that people and scanners know one when they see it.
 const MARK: &str = "tnr_";
@@ -160,20 +162,41 @@ pub fn draw_api_key(name: &str, role: Role) -> Option<(String, String)> {
 /// Whether and how who asks is looked at. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    keys: Option<Arc<RwLock<ApiKeys>>>,
+    keys: Option<Arc<watch::Sender<ApiKeys>>>,
 }
 
 impl Access {
     /// Lets in these keys and nobody else. Without it, everybody is let in.
     pub fn by(keys: ApiKeys) -> Self {
-        Self { keys: Some(Arc::new(RwLock::new(keys))) }
+        Self { keys: Some(Arc::new(watch::Sender::new(keys))) }
     }
 
-    /// From now on lets in these keys instead. Streams that are open stay so.
+    /// From now on lets in these keys instead. Streams of keys that are gone, or that may do less, end.
     pub fn replace(&self, keys: ApiKeys) {
         if let Some(known) = &self.keys {
-            *known.write().unwrap_or_else(PoisonError::into_inner) = keys;
+            known.send_replace(keys);
         }
+    }
+
+    /// Resolves with the reason when what is shown no longer allows what was asked. None: it needs no key.
+    pub(crate) fn revoked(
+        &self,
+        shown: Option<&[u8]>,
+        need: Need,
+    ) -> Option<impl Future<Output = Failure> + Send + 'static> {
+        let mut changed = self.keys.as_ref().filter(|_| need != Need::Nothing)?.subscribe();
+        let (access, shown) = (self.clone(), shown.map(<[u8]>::to_vec));
+        Some(async move {
+            loop {
+                if let Some(failure) = access.refusal(shown.as_deref(), need) {
+                    return failure;
+                }
+                // This access keeps the other end, so there is always another change to wait for.
+                if changed.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        })
     }
 
     /// Whether who asks is looked at at all.
@@ -183,7 +206,7 @@ impl Access {
 
     /// The name of the key with this secret.
     pub(crate) fn name_of(&self, secret: &[u8]) -> Option<String> {
-        let known = self.keys.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.keys.as_ref()?.borrow();
         known.find(secret).map(|key| key.name.clone())
     }
 
@@ -197,7 +220,7 @@ impl Access {
         let Some(secret) = shown else {
             return refuse(Code::Unauthenticated, "an API key is needed, and none was shown");
         };
-        let known = known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = known.borrow();
         match known.find(secret) {
             None => refuse(Code::Unauthenticated, "the API key is not known here"),
             Some(ApiKey { name, role: Role::Read, .. }) if need == Need::Full => {

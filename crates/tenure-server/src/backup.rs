@@ -5,7 +5,8 @@ use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
 use crate::identity::Identity;
 use crate::lock::LOCK_FILE;
-use crate::raft::{Member, Remains, place_snapshot};
+use crate::raft::{BadEntry, Left, Member, OpenError, Remains, place_snapshot};
+pub use crate::raft::{Dropped, Skip};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::io;
@@ -75,6 +76,24 @@ pub enum CannotRestore {
     /// What is left of the old cluster cannot be read.
     #[error("{0}")]
     Remains(String),
+    /// An entry of the old cluster's log cannot be applied.
+    #[error("{0}")]
+    Entry(BadEntry),
+    /// An entry that was to be left out is not in the log.
+    #[error("entry {index} cannot be skipped: {}", after_snapshot(.entries))]
+    NoEntry {
+        /// Its place.
+        index: u64,
+        /// The first and the last entry that can be left out.
+        entries: Option<(u64, u64)>,
+    },
+}
+
+fn after_snapshot(entries: &Option<(u64, u64)>) -> String {
+    match entries {
+        Some((first, last)) => format!("the log holds entries {first} to {last} after its snapshot"),
+        None => "the log holds no entries after its snapshot".into(),
+    }
 }
 
 /// Writes a backup.
@@ -200,20 +219,27 @@ pub async fn restore(copied: Copied, ground: Ground<'_>) -> Result<Restored, Can
     let member = Member { incarnation, rules_max: RULES_MAX, ..Member::default() };
     place_snapshot(disk, &ledger, BTreeMap::from([(node, member)])).await?;
     let identity = Identity { cluster: entropy.draw(), node, incarnation };
-    identity.write(disk).await?;
+    identity.begin(disk).await?;
     let leases = ledger.lease_count() as u64;
     Ok(Restored { cluster: identity.cluster, node, fence_above: fence, leases })
 }
 
-/// What is left of a cluster in one node's data directory: everything in its log, whether or not a majority had it.
-pub async fn remains(disk: &SharedDisk) -> Result<Copied, CannotRestore> {
+/// What is left of a cluster in one node's data directory: everything in its log, whether or not a majority had it, but for
+/// the entries that are left out.
+pub async fn remains(disk: &SharedDisk, skip: Skip<'_>) -> Result<(Copied, Vec<Dropped>), CannotRestore> {
     if !Identity::is_in(disk)? {
         return Err(CannotRestore::Remains("there is no data of a node in the directory".into()));
     }
-    let read = Remains::read(disk.clone()).await;
-    let ledger = read.map_err(|error| CannotRestore::Remains(error.to_string()))?;
+    let read = Remains::read(disk.clone(), skip).await;
+    let Left { ledger, dropped, absent, entries } = read.map_err(|error| match error {
+        OpenError::Entry(entry) => CannotRestore::Entry(entry),
+        error => CannotRestore::Remains(error.to_string()),
+    })?;
+    if let Some(index) = absent.first() {
+        return Err(CannotRestore::NoEntry { index: *index, entries });
+    }
     let wall_ms = ledger.wall_ms();
-    Ok(Copied { ledger, wall_ms })
+    Ok((Copied { ledger, wall_ms }, dropped))
 }
 
 #[cfg(test)]

@@ -1,17 +1,12 @@
 //! The same engine inside another program's process: no port, no second process, the same log, the same rules.
 
-use crate::clock::SystemClock;
-use crate::cluster::Place;
 use crate::disk::{Directory, MemoryDisk, SharedDisk};
 use crate::doors::NativeDoor;
-use crate::entropy::SystemEntropy;
-use crate::lessor::Tuning;
+use crate::environment::Environment;
 use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::lock::Lock;
-use crate::node::{Environment, Node};
-use crate::peers::Nowhere;
+use crate::node::Node;
 use crate::probes::{Networks, probe};
-use crate::workers::Workers;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -114,16 +109,7 @@ impl Embedded {
 pub type DialFuture = std::pin::Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>;
 
 async fn open(disk: SharedDisk) -> Result<Node, String> {
-    let environment = Environment {
-        clock: Arc::new(SystemClock::start()),
-        entropy: Arc::new(SystemEntropy),
-        disk,
-        workers: Workers::Threads,
-        tuning: Tuning::default(),
-        network: Arc::new(Nowhere),
-        place: Place::default(),
-    };
-    let (node, _) = Node::open(environment).await.map_err(|error| error.to_string())?;
+    let (node, _) = Node::open(Environment::alone(disk)).await.map_err(|error| error.to_string())?;
     node.ready().await?;
     Ok(node)
 }

@@ -7,6 +7,8 @@ use std::io;
 
 const FILE: &str = "identity";
 const TEMPORARY: &str = "identity.tmp";
+/// In directories made by a build that knows identities of peers: their nodes refuse certificates without one by default.
+const MARK: &str = "peer-identity";
 const FORMAT: u64 = 1;
 
 /// Whose data a directory holds.
@@ -37,8 +39,21 @@ impl Identity {
         }
         let cluster = if place.begin == Begin::Alone { entropy.draw() } else { 0 };
         let identity = Self { cluster, node: place.node.unwrap_or(1), incarnation: entropy.draw() };
-        identity.write(disk).await?;
+        identity.begin(disk).await?;
         Ok(identity)
+    }
+
+    /// Writes the identity of a new directory. The mark comes first, so that no directory with an identity lacks it.
+    pub(crate) async fn begin(&self, disk: &SharedDisk) -> io::Result<()> {
+        let mut mark = disk.create(MARK)?;
+        mark.append(b"require\n")?;
+        mark.sync().await?;
+        self.write(disk).await
+    }
+
+    /// Whether a directory was made by a build that knows identities of peers.
+    pub(crate) fn is_marked(disk: &SharedDisk) -> io::Result<bool> {
+        Ok(disk.list()?.iter().any(|name| name == MARK))
     }
 
     /// Whether a directory has one.

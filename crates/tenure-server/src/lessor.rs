@@ -13,10 +13,11 @@ use crate::trace::Leg;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::limits::COMMANDS_MAX;
-use tenure_core::{Command, Entry, Leader, Moment, Outcome};
+use tenure_core::limits::{COMMANDS_MAX, TXN_DEPTH_MAX};
+use tenure_core::{Command, Entry, Leader, Moment, Outcome, Refusal, TXN_DEPTH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// Not an answer, but a reason to ask again or elsewhere.
@@ -104,6 +105,10 @@ impl Queue {
 impl Counter {
     /// Puts a command into the log, and answers when it was applied.
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
+        // An entry that cannot be read back would stop every node that reads the log.
+        if !command.can_be_read_back() {
+            return Ok(Err(Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX }));
+        }
         let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
         let (door, answer) = oneshot::channel();
         queue.put(command, Reply { door, leg: Leg::queued() })?;
@@ -124,6 +129,8 @@ pub struct Tuning {
     pub step_max: Duration,
     /// Whether a restarted leader may go on in its old term.
     pub leader_restore: bool,
+    /// Whether a leader takes openraft's record of acknowledgements as proof that it leads (decision 0014).
+    pub reads_by_acknowledgement: bool,
     /// Log bytes after which a snapshot is taken and the log before it is dropped.
     pub snapshot_log_bytes: u64,
     /// How often replicas compare what they hold.
@@ -135,6 +142,7 @@ impl Default for Tuning {
         Self {
             step_max: STEP_MAX,
             leader_restore: false,
+            reads_by_acknowledgement: false,
             snapshot_log_bytes: SNAPSHOT_LOG_BYTES,
             audit_interval: AUDIT_INTERVAL,
         }
@@ -157,6 +165,7 @@ type Flight = BoxFuture<'static, Landing>;
 struct Landing {
     stamp: Moment,
     proposed: Duration,
+    entry: Arc<Entry>,
     replies: Vec<Reply>,
     answer: Result<Answer, Lost>,
 }
@@ -175,6 +184,8 @@ struct Reign {
     next_deadline: Option<Moment>,
     unfinished: bool,
     in_flight: FuturesUnordered<Flight>,
+    /// Commands that changed nothing because others of their entry did too much: they go into the next one.
+    again: VecDeque<(Command, Reply)>,
     /// When the loop last woke, and whether it then found that it had slept much too long.
     awake: Duration,
     stalled: bool,
@@ -186,7 +197,8 @@ struct Reign {
     metrics: Metrics,
 }
 
-/// How much of the dropped time was told of. The fractions of a millisecond that come after a stall are not news.
+/// How much of the dropped time was told of. A stall drops at least `STEP_MAX`, since the clock stands still for as long
+/// after it. Less than that is the start of a leadership, or the rest of a stall that was told of.
 #[derive(Default)]
 struct Told {
     total_ms: u64,
@@ -195,7 +207,7 @@ struct Told {
 impl Told {
     fn news(&mut self, dropped: Duration) -> Option<u64> {
         let total_ms = u64::try_from(dropped.as_millis()).unwrap_or(u64::MAX);
-        let more_ms = total_ms.checked_sub(self.total_ms).filter(|ms| *ms > 0)?;
+        let more_ms = total_ms.checked_sub(self.total_ms).filter(|ms| u128::from(*ms) >= STEP_MAX.as_millis())?;
         self.total_ms = total_ms;
         Some(more_ms)
     }
@@ -277,6 +289,7 @@ impl Lessor {
             next_deadline: led.next_deadline,
             unfinished: false,
             in_flight: FuturesUnordered::new(),
+            again: VecDeque::new(),
             awake: at,
             stalled: false,
             waiting_since: at,
@@ -321,6 +334,7 @@ impl Lessor {
                 () = tokio::time::sleep(TICK), if !room => {
                     if self.clock.monotonic().saturating_sub(reign.waiting_since) > STUCK_AFTER {
                         self.turn_all_away();
+                        reign.turn_away(&Unready::Stuck);
                     }
                 }
             }
@@ -344,7 +358,8 @@ impl Lessor {
             tokio::time::sleep(PASS).await;
             reign.stalled = false;
         }
-        let Batch { commands, replies, .. } = Batch::drain((&mut self.upkeep, upkeep), (&mut self.wishes, wish));
+        let Batch { commands, replies, .. } =
+            Batch::drain(&mut reign.again, (&mut self.upkeep, upkeep), (&mut self.wishes, wish));
         if !commands.is_empty() {
             self.metrics.gathered(commands.len());
         }
@@ -363,10 +378,11 @@ impl Lessor {
         if is_audited {
             reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
         }
-        let answer = self.consensus.propose(entry, is_audited);
+        let entry = Arc::new(entry);
+        let answer = self.consensus.propose(entry.clone(), is_audited);
         reign
             .in_flight
-            .push(Box::pin(async move { Landing { stamp: now, proposed: at, replies, answer: answer.await } }));
+            .push(Box::pin(async move { Landing { stamp: now, proposed: at, entry, replies, answer: answer.await } }));
     }
 }
 
@@ -383,8 +399,13 @@ type Source<'a> = (&'a mut mpsc::Receiver<Order>, Option<Order>);
 
 impl Batch {
     /// Takes what waits: upkeep first, but wishes keep at least a quarter of the entry.
-    fn drain((upkeep, first): Source<'_>, (wishes, wish): Source<'_>) -> Self {
+    fn drain(again: &mut VecDeque<(Command, Reply)>, (upkeep, first): Source<'_>, (wishes, wish): Source<'_>) -> Self {
         let mut batch = Self::default();
+        // Half an entry of them leaves room for those who wait.
+        while batch.commands.len() < COMMANDS_MAX / 2 && batch.has_room() {
+            let Some((command, reply)) = again.pop_front() else { break };
+            batch.put(command, reply);
+        }
         let wishes_waiting = wishes.len() + usize::from(wish.is_some());
         let upkeep_max = COMMANDS_MAX - wishes_waiting.min(COMMANDS_MAX / 4);
         first.into_iter().for_each(|order| batch.add(order));
@@ -404,21 +425,25 @@ impl Batch {
         self.renewals < ENTRY_RENEWALS_MAX && self.bytes < ENTRY_BYTES_MAX
     }
 
-    fn add(&mut self, mut order: Order) {
-        order.reply.leg.proposed();
-        self.bytes += order.command.bytes();
-        if let Command::Renew(renew) = &order.command {
+    fn add(&mut self, order: Order) {
+        self.put(order.command, order.reply);
+    }
+
+    fn put(&mut self, command: Command, mut reply: Reply) {
+        reply.leg.proposed();
+        self.bytes += command.bytes();
+        if let Command::Renew(renew) = &command {
             self.renewals += renew.leases.len();
         }
-        self.commands.push(order.command);
-        self.replies.push(order.reply);
+        self.commands.push(command);
+        self.replies.push(reply);
     }
 }
 
 impl Reign {
     /// How long the loop may sleep if nobody asks for anything; none while no lease lives.
     fn until_tick(&self, at: Duration) -> Option<Duration> {
-        if self.unfinished {
+        if self.unfinished || !self.again.is_empty() {
             return self.in_flight.is_empty().then_some(Duration::ZERO);
         }
         let next = self.next_deadline?;
@@ -427,7 +452,7 @@ impl Reign {
     }
 
     /// An entry was applied, or its fate is unknown.
-    fn landed(&mut self, Landing { stamp, proposed, replies, answer }: Landing, at: Duration) {
+    fn landed(&mut self, Landing { stamp, proposed, entry, replies, answer }: Landing, at: Duration) {
         self.waiting_since = at;
         match answer {
             Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
@@ -438,8 +463,12 @@ impl Reign {
                 if next_deadline.is_none() && self.in_flight.is_empty() {
                     self.time.rest();
                 }
-                for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    reply.send(Ok(outcome));
+                for ((reply, outcome), command) in replies.into_iter().zip(outcomes).zip(&entry.commands) {
+                    match outcome {
+                        // It changed nothing, so it is safe to propose it again.
+                        Err(Refusal::Overloaded { .. }) => self.again.push_back((command.clone(), reply)),
+                        outcome => reply.send(Ok(outcome)),
+                    }
                 }
             }
             Ok(Answer { outcomes: None, .. }) | Err(Lost::Refused) => {
@@ -465,6 +494,12 @@ impl Reign {
             let at = self.awake;
             self.landed(landing, at);
         }
+        self.turn_away(&Unready::NotLeader { leader: None });
+    }
+
+    /// Answers commands that were to be proposed again.
+    fn turn_away(&mut self, why: &Unready) {
+        answer_all(self.again.drain(..).map(|(_, reply)| reply).collect(), why);
     }
 }
 
@@ -505,7 +540,7 @@ mod tests {
             put(&upkeep_in, renewal(1)).unwrap();
             put(&wishes_in, wish()).unwrap();
         }
-        let batch = Batch::drain((&mut upkeep, None), (&mut wishes, None));
+        let batch = Batch::drain(&mut VecDeque::new(), (&mut upkeep, None), (&mut wishes, None));
         let quarter = COMMANDS_MAX / 4;
         assert_eq!(batch.commands.len(), COMMANDS_MAX);
         assert!(batch.commands[..COMMANDS_MAX - quarter].iter().all(Command::is_upkeep));
@@ -519,7 +554,7 @@ mod tests {
         for _ in 0..40 {
             put(&upkeep_in, renewal(4_096)).unwrap();
         }
-        let batch = Batch::drain((&mut upkeep, None), (&mut wishes, None));
+        let batch = Batch::drain(&mut VecDeque::new(), (&mut upkeep, None), (&mut wishes, None));
         assert_eq!(batch.renewals, ENTRY_RENEWALS_MAX);
         assert_eq!(upkeep.len(), 40 - ENTRY_RENEWALS_MAX / 4_096);
     }
@@ -527,8 +562,22 @@ mod tests {
     #[test]
     fn a_stall_is_told_of_once() {
         let mut told = Told::default();
-        let news = [0, 900, 1_500_400, 1_500_999, 1_501_000, 1_501_000].map(|us| told.news(Duration::from_micros(us)));
-        assert_eq!(news, [None, None, Some(1_500), None, Some(1), None]);
+        let news = [0, 110, 1_610, 1_611, 2_109, 2_110, 2_110].map(|ms| told.news(Duration::from_millis(ms)));
+        assert_eq!(news, [None, None, Some(1_610), None, None, Some(500), None]);
+    }
+
+    #[test]
+    fn commands_to_repeat_go_first_and_fill_half_an_entry() {
+        let ((_upkeep_in, mut upkeep), (wishes_in, mut wishes)) = (Queue::new(), Queue::new());
+        for _ in 0..COMMANDS_MAX {
+            put(&wishes_in, wish()).unwrap();
+        }
+        let reply = || Reply { door: oneshot::channel().0, leg: Leg::queued() };
+        let mut again: VecDeque<_> = (0..COMMANDS_MAX).map(|_| (renewal(1), reply())).collect();
+        let batch = Batch::drain(&mut again, (&mut upkeep, None), (&mut wishes, None));
+        assert_eq!((batch.commands.len(), again.len()), (COMMANDS_MAX, COMMANDS_MAX / 2));
+        assert!(batch.commands[..COMMANDS_MAX / 2].iter().all(|command| *command == renewal(1)));
+        assert!(batch.commands[COMMANDS_MAX / 2..].iter().all(|command| *command == wish()));
     }
 
     #[test]

@@ -106,10 +106,13 @@ pub(crate) const DISCOVER_WAIT_MAX: Duration = Duration::from_secs(300);
 /// How long a connection whose peer has vanished without a word is kept.
 pub(crate) const PEER_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a client may take to send the body of an HTTP request.
+/// How long a client may take to send the body of an HTTP request, or one message of gRPC.
 pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of HTTP bodies that are being read at once, in units of a KiB.
+/// A message to a service that needs no key, or that only describes the others: a name, or a name with a password.
+pub(crate) const SMALL_BYTES_MAX: usize = 4096;
+
+/// Bytes of HTTP bodies and of gRPC messages that are arriving at once, in units of a KiB.
 pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
 
 /// How long a stranger may take to say which protocol it speaks.
@@ -154,6 +157,17 @@ pub const PEERS_MAX: usize = 32;
 pub(crate) const PEER_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const PEER_SILENCE_MAX: Duration = Duration::from_secs(2);
 
+/// Numbers of peers whose newest certificates are remembered: more than a cluster has nodes, so that those that join are among
+/// them.
+pub(crate) const PEERS_SEEN_MAX: usize = 256;
+
+/// Different sentences about certificates of peers that are logged, each once: a peer that makes up numbers fills no log.
+pub(crate) const REFUSALS_TOLD_MAX: usize = 256;
+
+/// Removed nodes whose newest certificate the membership remembers. Beyond it the one with the oldest certificate is forgotten,
+/// which is the first to expire.
+pub(crate) const REMOVED_MAX: usize = 256;
+
 /// A message between peers: the largest entry with room to spare.
 pub(crate) const PEER_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -179,6 +193,18 @@ pub(crate) const PEER_PATIENCE_SHORT: Duration = Duration::from_secs(2);
 /// How often a node that waits for others asks again.
 pub(crate) const KNOCK_INTERVAL: Duration = Duration::from_millis(300);
 
+/// How long a node of `--peers` waits for entries from a cluster that others formed, before it says that it has to be let in:
+/// longer than elections that fail a few times.
+pub(crate) const FIRST_ENTRIES_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a node that does not lead asks its leader, or all peers, whether it was removed, and how many times in a row they must
+/// say so: a peer that lags behind may not know yet that it was let in.
+pub(crate) const REMOVAL_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const REMOVAL_LOOKS_MIN: u32 = 2;
+
+/// How many looks later a removed node says so again: about each minute.
+pub(crate) const REMOVAL_LOOKS_AGAIN: u32 = 12;
+
 /// How long a new member may take to catch up before its admission is given up.
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -197,6 +223,13 @@ pub(crate) const READS_WAITING_MAX: usize = 65_536;
 
 /// How long a read waits for a leader that can be sure of itself.
 pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the leader asks a quorum whether it still leads, for the reads that wait.
+pub(crate) const READ_ROUND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long one voter may take to answer in such a round, and the pause before it is asked again.
+pub(crate) const READ_ASK_TIMEOUT: Duration = Duration::from_millis(500);
+pub(crate) const READ_ASK_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often a node that starts looks whether it can be used.
 pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(20);
@@ -256,6 +289,9 @@ pub(crate) const KEEP_ALIVE_LOTS_MAX: usize = IN_FLIGHT_MAX;
 
 /// Watchers of keys on one stream.
 pub(crate) const BELLS_PER_WATCH_MAX: usize = 16_384;
+
+/// Bytes of the keys that the watchers of one stream watch, and of the ends of their ranges.
+pub(crate) const WATCHED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Watchers of keys over all streams, and those who wait for a lock.
 pub(crate) const BELLS_MAX: usize = 1_048_576;
@@ -358,6 +394,9 @@ pub(crate) const FOLLOWED_EVENTS_MAX: usize = 4096;
 
 /// Services that one Envoy may want to know of on one stream.
 pub(crate) const XDS_NAMES_MAX: usize = 10_000;
+
+/// Bytes of their names, which are kept three times.
+pub(crate) const XDS_NAMES_BYTES_MAX: usize = 1024 * 1024;
 
 /// Services that are looked at for one message to Envoy, before the ledger is let go.
 pub(crate) const XDS_PAGE: usize = 100;

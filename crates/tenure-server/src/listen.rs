@@ -1,7 +1,9 @@
 //! Accepting connections: no more than there are files for, without spinning when there are none, not for whoever says
 //! nothing, and not for peers that are gone without a word. Whoever shakes hands for TLS holds up nobody else.
 
+use crate::guests::{Guest, Guests, Trust};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED, FIRST_WORD_PATIENCE, PEER_PATIENCE};
+use crate::peers::{BadCertificate, Certificate};
 use crate::tls::Tls;
 use futures::{FutureExt, Stream, StreamExt, ready};
 use socket2::{SockRef, TcpKeepalive};
@@ -9,6 +11,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Shutdown};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,6 +30,7 @@ pub(crate) struct Connection {
     wire: Wire,
     peer: Peer,
     silence: Option<Silence>,
+    _guest: Arc<Guest>,
     _room: OwnedSemaphorePermit,
 }
 
@@ -49,12 +53,29 @@ struct Silence {
 #[derive(Clone)]
 pub(crate) struct Peer {
     stream: Weak<TcpStream>,
+    guest: Weak<Guest>,
+    is_known: Arc<AtomicBool>,
+    certificate: Option<Arc<Certificate>>,
 }
 
 impl Peer {
     /// Where it is, as long as the connection is open.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         self.stream.upgrade()?.peer_addr().ok().map(|address| address.ip())
+    }
+
+    /// The certificate that it showed, where one is asked for.
+    pub(crate) fn certificate(&self) -> Option<Arc<Certificate>> {
+        self.certificate.clone()
+    }
+
+    /// A request of its was allowed: from now on its connection is not closed to make room for others.
+    pub(crate) fn is_known(&self) {
+        if !self.is_known.swap(true, Ordering::Relaxed)
+            && let Some(guest) = self.guest.upgrade()
+        {
+            guest.is_known();
+        }
     }
 
     /// Whether the peer has hung up. Unlike whoever reads, this sees it behind bytes that nobody has read.
@@ -86,35 +107,92 @@ fn expect_answers(stream: &TcpStream, patience: Duration) {
     let _ = socket.set_tcp_user_timeout(Some(patience.max(3 * second)));
 }
 
-/// Connections as they come. Beyond the limit they wait in the kernel; those that shake hands count, too.
-pub(crate) fn accept(listener: TcpListener, tls: Option<Tls>) -> impl Stream<Item = io::Result<Connection>> {
-    let room = Arc::new(Semaphore::new(connections_max()));
-    let accepted = futures::stream::unfold((listener, room), |(listener, room)| async {
-        let one = room.clone().acquire_owned().await.ok()?;
-        let socket = Socket(Arc::new(accept_one(&listener).await));
-        Some(((socket, one), (listener, room)))
+/// Connections as they come. Where there is no room for another, the oldest one that has not proved itself is closed; if all
+/// have, the next waits in the kernel. Those that shake hands count, too.
+pub(crate) fn accept(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    trust: Trust,
+) -> impl Stream<Item = io::Result<Connection>> {
+    accept_at_most(connections_max(), listener, tls, trust)
+}
+
+fn accept_at_most(
+    max: usize,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    trust: Trust,
+) -> impl Stream<Item = io::Result<Connection>> {
+    let (room, guests) = (Arc::new(Semaphore::new(max)), Arc::new(Guests::default()));
+    let accepted = futures::stream::unfold((listener, room, guests), |(listener, room, guests)| async {
+        let stream = Arc::new(accept_one(&listener).await);
+        let one = make_room(&room, &guests).await?;
+        let guest = guests.welcome(&stream);
+        Some(((Socket(stream), guest, one), (listener, room, guests)))
     });
-    let opened = accepted.map(move |(socket, room)| open(socket, room, tls.clone()));
+    let opened = accepted.map(move |(socket, guest, room)| open(socket, guest, room, tls.clone(), trust));
     opened.buffer_unordered(CONNECTIONS_MAX).filter_map(|opened| std::future::ready(opened.map(Ok)))
 }
 
+/// Room for one more connection.
+async fn make_room(room: &Arc<Semaphore>, guests: &Guests) -> Option<OwnedSemaphorePermit> {
+    if let Ok(one) = room.clone().try_acquire_owned() {
+        return Some(one);
+    }
+    let mut is_warned = false;
+    loop {
+        let closed = guests.close_oldest();
+        if !closed && !std::mem::replace(&mut is_warned, true) {
+            tracing::warn!("all connections are in use: the next client waits until one is closed");
+        }
+        // One that was closed is gone in a moment. Where none could be, one that is known has to go by itself.
+        if let Ok(one) = tokio::time::timeout(ACCEPT_PAUSE, room.clone().acquire_owned()).await {
+            return one.ok();
+        }
+    }
+}
+
 /// A connection that can be read, unless it was to be secured and could not be.
-async fn open(socket: Socket, room: OwnedSemaphorePermit, tls: Option<Tls>) -> Option<Connection> {
-    let peer = Peer { stream: Arc::downgrade(&socket.0) };
+async fn open(
+    socket: Socket,
+    guest: Arc<Guest>,
+    room: OwnedSemaphorePermit,
+    tls: Option<Tls>,
+    trust: Trust,
+) -> Option<Connection> {
+    let stream = Arc::downgrade(&socket.0);
+    let mut certificate = None;
     let wire = match tls {
         None => Wire::Plain(socket),
         // On a task of its own, so that the arithmetic of one handshake does not hold up the others.
         Some(tls) => match tokio::spawn(async move { tls.accept(socket).await }).await.ok()? {
-            Ok(stream) => Wire::Secured(Box::new(stream)),
+            Ok(stream) => {
+                certificate = shown(&stream).map_err(|error| not_secured(&error)).ok()?;
+                Wire::Secured(Box::new(stream))
+            }
             Err(error) => {
-                tracing::debug!(%error, "a connection was not secured");
+                not_secured(&error);
                 return None;
             }
         },
     };
+    if trust == Trust::OnceOpen {
+        guest.is_known();
+    }
+    let peer = Peer { stream, guest: Arc::downgrade(&guest), is_known: Arc::default(), certificate };
     let until = Box::pin(tokio::time::sleep(FIRST_WORD_PATIENCE));
     let silence = Some(Silence { missing: FIRST_WORD_BYTES, until });
-    Some(Connection { wire, peer, silence, _room: room })
+    Some(Connection { wire, peer, silence, _guest: guest, _room: room })
+}
+
+fn not_secured(error: &dyn std::error::Error) {
+    tracing::debug!(%error, "a connection was not secured");
+}
+
+/// The certificate that the other end has shown, which was verified.
+fn shown(stream: &TlsStream<Socket>) -> Result<Option<Arc<Certificate>>, BadCertificate> {
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    Ok(shown.map(Certificate::read).transpose()?.map(Arc::new))
 }
 
 async fn accept_one(listener: &TcpListener) -> TcpStream {
@@ -260,13 +338,13 @@ impl AsyncWrite for Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// A connection, and who is at its other end.
     async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Box::pin(accept(listener, None));
+        let mut accepted = Box::pin(accept(listener, None, Trust::OnceAllowed));
         let (connection, client) = tokio::join!(accepted.next(), TcpStream::connect(address));
         (connection.unwrap().unwrap(), client.unwrap())
     }
@@ -301,5 +379,62 @@ mod tests {
             assert!(ask + again <= Duration::from_secs(within_s), "{ttl_s}: {ask:?} {again:?}");
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(within_s)));
         }
+    }
+
+    /// The next connection, and its client's end.
+    async fn next(
+        accepted: &mut (impl Stream<Item = io::Result<Connection>> + Unpin),
+        address: std::net::SocketAddr,
+    ) -> (Connection, TcpStream) {
+        let (connection, client) = tokio::join!(accepted.next(), TcpStream::connect(address));
+        (connection.unwrap().unwrap(), client.unwrap())
+    }
+
+    /// Reads until the connection is closed by the other side, and drops it, as a server does.
+    async fn serve(mut connection: Connection) {
+        let mut bytes = [0; 64];
+        while matches!(connection.read(&mut bytes).await, Ok(1..)) {}
+    }
+
+    #[tokio::test]
+    async fn where_there_is_no_room_the_oldest_stranger_goes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut accepted = Box::pin(accept_at_most(3, listener, None, Trust::OnceAllowed));
+        let (known, mut of_known) = next(&mut accepted, address).await;
+        known.connect_info().is_known();
+        let mut clients = Vec::new();
+        tokio::spawn(serve(known));
+        for _ in 0..10 {
+            let (connection, client) = next(&mut accepted, address).await;
+            tokio::spawn(serve(connection));
+            clients.push(client);
+        }
+        let mut byte = [0; 1];
+        for gone in &mut clients[..8] {
+            assert!(!matches!(gone.read(&mut byte).await, Ok(1..)), "it was closed");
+        }
+        for here in clients[8..].iter().chain([&of_known]) {
+            let closed = here.ready(Interest::READABLE).now_or_never();
+            assert!(closed.is_none_or(|ready| !ready.unwrap().is_read_closed()), "it was not closed");
+        }
+        of_known.write_all(b"still here").await.unwrap();
+    }
+
+    /// Where all have proved themselves, none of them is closed: the next one waits until one goes by itself.
+    #[tokio::test]
+    async fn a_connection_that_proved_itself_is_not_closed_for_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut accepted = Box::pin(accept_at_most(1, listener, None, Trust::OnceOpen));
+        let (known, of_known) = next(&mut accepted, address).await;
+        let serving = tokio::spawn(serve(known));
+        let waiting = TcpStream::connect(address).await.unwrap();
+        assert!(tokio::time::timeout(2 * ACCEPT_PAUSE, accepted.next()).await.is_err());
+        assert!(!serving.is_finished());
+        drop(of_known);
+        serving.await.unwrap();
+        assert!(accepted.next().await.unwrap().is_ok());
+        drop(waiting);
     }
 }

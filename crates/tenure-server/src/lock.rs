@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Its name in the data directory.
@@ -51,6 +51,12 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The mode of a data directory whose file names or files other users can read; none if they cannot.
+pub fn mode_for_others(directory: &Path) -> Option<u32> {
+    let mode = std::fs::metadata(directory).ok()?.permissions().mode() & 0o777;
+    (mode & 0o044 != 0).then_some(mode)
+}
+
 impl Lock {
     /// Takes the directory, which is made if it is not there.
     pub fn take(directory: &Path) -> Result<Self, InUse> {
@@ -58,7 +64,8 @@ impl Lock {
         make_directory(directory).map_err(cannot)?;
         let path = directory.join(LOCK_FILE);
         let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(false).open(path).map_err(cannot)?;
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -3,20 +3,21 @@
 use crate::backup::{self, About};
 use crate::bells::Bells;
 use crate::clock::{Clock, ServiceClock};
-use crate::cluster::{Begin, Beginning, Place, announce, compare};
+use crate::cluster::{Begin, Beginning, Place, announce, compare, watch_for_removal};
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
+use crate::environment::Environment;
 use crate::identity::Identity;
-use crate::lessor::{Counter, Lessor, Tuning, Unready};
+use crate::lessor::{Counter, Lessor, Unready};
 use crate::limits::{ANSWER_TIMEOUT, COUNTED_MAX, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
 use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
+use crate::peers::v1 as peer;
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::etcd_order::Body as EtcdAsk;
 use crate::peers::v1::etcd_reply::Body as EtcdTell;
 use crate::peers::v1::question::Body as Ask;
-use crate::peers::{Network, v1 as peer};
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
-use crate::replica::Replica;
+use crate::replica::{Extremes, Replica};
 use crate::trace;
 use crate::watch::Seating;
 use crate::workers::Workers;
@@ -30,25 +31,6 @@ use tenure_core::limits::RULES_MAX;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, oneshot, watch};
 use tracing::Instrument;
-
-/// What a node stands on: clock, randomness, disk, and where work that blocks is done.
-#[derive(Clone)]
-pub struct Environment {
-    /// The clocks.
-    pub clock: Arc<dyn Clock>,
-    /// The randomness.
-    pub entropy: Arc<dyn Entropy>,
-    /// The data directory.
-    pub disk: SharedDisk,
-    /// Where work that blocks is done.
-    pub workers: Workers,
-    /// For simulations only.
-    pub tuning: Tuning,
-    /// The way to other nodes.
-    pub network: Arc<dyn Network>,
-    /// Where it is among others.
-    pub place: Place,
-}
 
 /// A running node. Clones are the same node.
 #[derive(Clone)]
@@ -122,6 +104,10 @@ impl Node {
     pub async fn open(environment: Environment) -> Result<(Self, Opened), OpenError> {
         let Environment { clock, entropy, disk, workers, tuning, network, place } = environment;
         let identity = Identity::open(&disk, &*entropy, &place).await?;
+        if let Some(identities) = network.identities() {
+            let knows_identities = Identity::is_marked(&disk)?;
+            identities.settle(identity.node, knows_identities).map_err(|why| wrong_certificate(&why))?;
+        }
         let metrics = Metrics::new(clock.clone());
         let ground = Ground {
             disk: disk.clone(),
@@ -170,10 +156,10 @@ impl Node {
         Ok((node, Opened { torn }))
     }
 
-    /// Lets the others know where this node is, until it stops.
+    /// Lets the others know where this node is, and looks whether it is still one of them, until it stops.
     async fn announced(self) {
         tokio::select! {
-            () = announce(self.clone()) => {}
+            ((), ()) = futures::future::join(announce(self.clone()), watch_for_removal(self.clone())) => {}
             _ = self.consensus().failed() => {}
         }
     }
@@ -213,7 +199,13 @@ impl Node {
     /// This node as others should know it.
     pub(crate) fn member(&self) -> Member {
         let Place { peer_addr, client_addr, .. } = self.inner.place.clone();
-        Member { peer_addr, client_addr, incarnation: self.identity().incarnation, rules_max: RULES_MAX }
+        let (incarnation, certified) = (self.identity().incarnation, self.own_certified());
+        Member { peer_addr, client_addr, incarnation, rules_max: RULES_MAX, certified, ..Member::default() }
+    }
+
+    /// From when on the certificate that this node shows its peers is valid; 0 without an identity in it.
+    fn own_certified(&self) -> u64 {
+        self.consensus().book().identities().map_or(0, |identities| identities.own_certified())
     }
 
     /// The members as this node knows them.
@@ -240,7 +232,10 @@ impl Node {
         let _alone = self.inner.adopting.lock().await;
         let identity = self.identity();
         if identity.cluster == 0 && cluster != 0 {
-            Identity { cluster, ..identity }.write(&self.inner.disk).await?;
+            if let Err(error) = (Identity { cluster, ..identity }).write(&self.inner.disk).await {
+                self.inner.condemned.send_replace(format!("the identity of this node could not be written: {error}"));
+                return Err(error);
+            }
             self.consensus().book().adopted(cluster);
         }
         Ok(self.identity().cluster == cluster)
@@ -514,6 +509,11 @@ impl Node {
         self.inner.metrics.render(levels)
     }
 
+    /// Shows in the metrics until when a certificate is valid, in seconds since 1970.
+    pub fn certificate_expires(&self, which: &'static str, at: u64) {
+        self.inner.metrics.certificate_expires(which, at);
+    }
+
     /// A backup of everything that was acknowledged before the call. It is encoded beside the node's own work.
     pub async fn backup(&self) -> Result<Vec<u8>, Unready> {
         let _alone = self.inner.backing_up.lock().await;
@@ -537,6 +537,11 @@ impl Node {
             .start("tenure-backup", write)
             .map_err(|_| Unready::Overloaded { retry_after: RETRY_AFTER })?;
         written.await.map_err(|_| Unready::Stopping)
+    }
+
+    /// The extremes of what entries did since this process began, for simulations and tests.
+    pub fn extremes(&self) -> Extremes {
+        self.replica().extremes()
     }
 
     /// Draws the id of a lease.
@@ -587,4 +592,9 @@ impl Node {
     fn replica(&self) -> &Arc<Replica> {
         self.inner.consensus.replica()
     }
+}
+
+fn wrong_certificate(why: &str) -> io::Error {
+    let text = format!("{why}. Nothing was changed. Name the certificate of this node with --peer-tls-cert");
+    io::Error::new(ErrorKind::InvalidInput, text)
 }

@@ -5,7 +5,7 @@ use crate::metrics::Deeds;
 use crate::watch::Hub;
 use std::sync::RwLock;
 use tenure_core::limits::RULES_MAX;
-use tenure_core::{Entry, Ledger, Moment, Outcome};
+use tenure_core::{Applied, Entry, Ledger, Moment, Outcome};
 use tokio::sync::watch;
 
 #[derive(Debug)]
@@ -21,6 +21,23 @@ pub(crate) struct Replica {
 struct State {
     ledger: Ledger,
     applied: u64,
+    extremes: Extremes,
+}
+
+/// The extremes of what entries did since this process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The most work of one entry, in steps of the ledger.
+    pub steps: usize,
+    /// The longest that a lease outlived its deadline and its grace, in milliseconds of service time.
+    pub late_ms: u64,
+}
+
+impl Extremes {
+    fn note(&mut self, applied: &Applied) {
+        self.steps = self.steps.max(applied.steps);
+        self.late_ms = applied.timing.late_ms.iter().copied().fold(self.late_ms, u64::max);
+    }
 }
 
 /// A leadership began: its blank entry was applied by this process.
@@ -46,7 +63,12 @@ impl Replica {
     pub(crate) fn new(ledger: Ledger, applied: u64) -> Self {
         let hub = Hub::new(ledger.revision());
         let reached = watch::Sender::new(applied);
-        Self { state: RwLock::new(State { ledger, applied }), led: watch::Sender::new(None), reached, hub }
+        Self {
+            state: RwLock::new(State { ledger, applied, extremes: Extremes::default() }),
+            led: watch::Sender::new(None),
+            reached,
+            hub,
+        }
     }
 
     /// Returns when an entry of the log is in the ledger. False: the node has stopped.
@@ -69,6 +91,11 @@ impl Replica {
         look(&state.ledger, state.applied)
     }
 
+    /// The extremes of what entries did since this process began.
+    pub(crate) fn extremes(&self) -> Extremes {
+        self.state.read().expect("apply does not panic").extremes
+    }
+
     /// Applies an entry that the log holds at `index` from the leader of `term`. An entry that another leadership
     /// stamped changes nothing. A higher rules version than this build knows stops the node before it applies.
     pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry) -> Result<Answer, TooNew> {
@@ -83,6 +110,7 @@ impl Replica {
             return Ok(Answer::default());
         }
         let mut applied = state.ledger.apply(entry);
+        state.extremes.note(&applied);
         drop(state);
         self.reached.send_replace(index);
         let deeds = Deeds::count(&entry.commands, &mut applied);
@@ -122,7 +150,9 @@ impl Replica {
     /// Replaces the ledger by one from a snapshot.
     pub(crate) fn install(&self, ledger: Ledger, applied: u64) {
         let revision = ledger.revision();
-        *self.state.write().expect("apply does not panic") = State { ledger, applied };
+        let mut state = self.state.write().expect("apply does not panic");
+        (state.ledger, state.applied) = (ledger, applied);
+        drop(state);
         self.reached.send_replace(applied);
         self.hub.leap(revision);
     }

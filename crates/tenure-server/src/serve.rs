@@ -4,7 +4,11 @@ use crate::access::Access;
 use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
 use crate::doors::{Entrance, NativeDoor, both, http, xds};
-use crate::limits::{CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, STOP_PATIENCE};
+use crate::guests::Trust;
+use crate::limits::{
+    BODIES_KIB_MAX, CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, SMALL_BYTES_MAX,
+    STOP_PATIENCE,
+};
 use crate::listen::accept;
 use crate::node::Node;
 use crate::probes::{Networks, probe};
@@ -12,9 +16,11 @@ use crate::tls::Tls;
 use futures::StreamExt;
 use futures::stream::select_all;
 use std::future::Future;
+use std::sync::Arc;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
@@ -62,8 +68,10 @@ pub async fn serve(
         .register_encoded_file_descriptor_set(tenure_api::etcd::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
-        .map_err(|e| error(&e))?;
+        .map_err(|e| error(&e))?
+        .max_decoding_message_size(SMALL_BYTES_MAX);
     let (health_reporter, health) = tonic_health::server::health_reporter();
+    let health = health.max_decoding_message_size(SMALL_BYTES_MAX);
     health_reporter.set_serving::<TenureServer<NativeDoor>>().await;
     let native = TenureServer::new(NativeDoor::new(node.clone())).max_decoding_message_size(REQUEST_BYTES_MAX);
     let (ended, mut end) = tokio::sync::watch::channel(None);
@@ -82,14 +90,17 @@ pub async fn serve(
     let is_local = listeners.iter().all(is_loopback);
     tokio::spawn(compact(node.clone(), settings.compaction));
     tokio::spawn(probe(node.clone(), settings.probe_allow.clone()));
-    let connections = listeners.into_iter().map(|listener| accept(listener, settings.tls.clone()).boxed());
+    let connections =
+        listeners.into_iter().map(|listener| accept(listener, settings.tls.clone(), Trust::OnceAllowed).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings);
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
     let grpc = xds::add(grpc, node.clone());
+    // Room for bodies and messages that are arriving, in KiB.
+    let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
     let guard = http::Guard::new(&settings.hosts, is_local);
-    let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()));
+    let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()), bodies.clone());
     let entrance = Entrance::new(settings.access.clone(), node.clone());
-    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance));
+    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies));
     let listening = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))

@@ -1,9 +1,8 @@
 //! The spans of one request on its way round the ring, for whoever collects traces. They are named by fixed words and
 //! never hold a word of a client's. Where nobody collects them, each costs a look at an atomic.
 
-use axum::http::HeaderMap;
-use opentelemetry::context::FutureExt;
-use opentelemetry::{Context, global};
+use axum::http::HeaderValue;
+#[cfg(feature = "otlp")]
 use std::collections::HashMap;
 use tracing::{Level, Span, field};
 
@@ -11,7 +10,7 @@ use tracing::{Level, Span, field};
 pub const TRACE_TARGET: &str = "tenure_server::trace";
 
 /// By which header a client names the span that its request belongs to.
-const PARENT: &str = "traceparent";
+pub(crate) const PARENT: &str = "traceparent";
 
 /// A request at its door.
 pub(crate) fn request(door: &'static str, call: &'static str) -> Span {
@@ -76,20 +75,19 @@ fn current() -> Option<Span> {
     Some(Span::current()).filter(|span| span.metadata().is_some_and(|of| of.target() == TRACE_TARGET))
 }
 
-/// The span of the client that a request belongs to, if it names one. Only its ids are taken over.
-pub(crate) fn parent(headers: &HeaderMap) -> Option<Context> {
-    if !tracing::span_enabled!(target: TRACE_TARGET, Level::INFO) {
-        return None;
-    }
-    let parent = headers.get(PARENT)?.to_str().ok()?;
+/// Answers a request as a part of the trace that its client names, if it names one. Only the ids are taken over.
+#[cfg(feature = "otlp")]
+pub(crate) async fn under<F: Future>(parent: Option<HeaderValue>, answer: F) -> F::Output {
+    use opentelemetry::context::FutureExt;
+    let traced = parent.filter(|_| tracing::span_enabled!(target: TRACE_TARGET, Level::INFO));
+    let Some(parent) = traced.as_ref().and_then(|parent| parent.to_str().ok()) else { return answer.await };
     let carried = HashMap::from([(PARENT.to_owned(), parent.to_owned())]);
-    Some(global::get_text_map_propagator(|propagator| propagator.extract(&carried)))
+    let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&carried));
+    answer.with_context(parent).await
 }
 
-/// Answers a request as a part of its client's trace.
-pub(crate) async fn under<F: Future>(parent: Option<Context>, answer: F) -> F::Output {
-    match parent {
-        Some(parent) => answer.with_context(parent).await,
-        None => answer.await,
-    }
+/// Without OTLP there are no traces to be a part of.
+#[cfg(not(feature = "otlp"))]
+pub(crate) async fn under<F: Future>(_: Option<HeaderValue>, answer: F) -> F::Output {
+    answer.await
 }

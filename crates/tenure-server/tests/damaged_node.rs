@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Acquire, Command, Grant, Holder, LeaseId, Ledger, Name, On, Reply, Ttl, Wait};
 use tenure_server::disk::{Disk, MemoryDisk};
-use tenure_server::peers::Nowhere;
-use tenure_server::{Clock, Entropy, Environment, Node, Place, Tuning, Workers};
+use tenure_server::{Clock, Entropy, Environment, Node, Tuning, Workers};
 
 struct Fixed;
 
@@ -34,11 +33,9 @@ fn environment(disk: &MemoryDisk) -> Environment {
     Environment {
         clock: Arc::new(Fixed),
         entropy: Arc::new(Fixed),
-        disk: Arc::new(disk.attach()),
         workers: Workers::Tasks,
         tuning: Tuning { snapshot_log_bytes: 20_000, ..Tuning::default() },
-        network: Arc::new(Nowhere),
-        place: Place::default(),
+        ..Environment::alone(Arc::new(disk.attach()))
     }
 }
 

@@ -1,8 +1,6 @@
 //! Owns the promises of the simulated disk, because the log's tests are worth no more than it is. Never tests the log.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod log_support;
-
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::ErrorKind;
@@ -11,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use log_support::{Rng, now};
+use crate::log_support::{Rng, now};
 use tenure_server::disk::{Directory, Disk, MemoryDisk};
 
 fn synced(disk: &MemoryDisk, name: &str, bytes: &[u8]) {

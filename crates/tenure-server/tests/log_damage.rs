@@ -2,11 +2,9 @@
 //! Never a fault while the log is at work: those are in `log_faults.rs`.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod log_support;
-
 use std::collections::BTreeMap;
 
-use log_support::{
+use crate::log_support::{
     Files, Model, Rng, SEGMENT_BYTES, Written, damaged_sample, disk_of, entry, files, last_batch, now, open, recover,
     reopen_with, sample, small,
 };

@@ -2,15 +2,13 @@
 //! by name. Never waits for real time; every choice comes from a seed.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod log_support;
-
 use std::future::{Future, pending};
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use log_support::{
+use crate::log_support::{
     Model, Rng, SEGMENT_BYTES, any_batch, damaged_sample, disk_of, entry, files, last_batch, newest, now, open,
     recover, reopen_with, sample, small,
 };

@@ -1,9 +1,7 @@
 //! Owns the rules of a log on a healthy disk: what is written is read again. Never injects a fault.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-mod log_support;
-
-use log_support::{Model, Rng, any_batch, entry, files, newest, now, open, recover, small};
+use crate::log_support::{Model, Rng, any_batch, entry, files, newest, now, open, recover, small};
 use tenure_server::disk::{Directory, Disk, MemoryDisk};
 use tenure_server::raft::log::{BATCH_BYTES_MAX, Log, LogError, LogOptions, Purged, Record};
 

@@ -2,9 +2,7 @@
 //! more of it.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-mod openmetrics;
-
-use openmetrics::Exposition;
+use crate::openmetrics::Exposition;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +13,7 @@ use tenure_core::{
     Register, ReleaseLease, Renew, Renewal, SetHealth, Source, Ttl, Word,
 };
 use tenure_server::disk::MemoryDisk;
-use tenure_server::peers::Nowhere;
-use tenure_server::{Clock, Environment, Node, Place, SystemClock, SystemEntropy, Tuning, Workers};
+use tenure_server::{Clock, Environment, Node, SystemClock, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -36,15 +33,8 @@ impl Clock for Simulated {
 }
 
 async fn open(disk: &MemoryDisk, clock: Arc<dyn Clock>) -> Node {
-    let environment = Environment {
-        clock,
-        entropy: Arc::new(SystemEntropy),
-        disk: Arc::new(disk.attach()),
-        workers: Workers::Tasks,
-        tuning: Tuning::default(),
-        network: Arc::new(Nowhere),
-        place: Place::default(),
-    };
+    let alone = Environment::alone(Arc::new(disk.attach()));
+    let environment = Environment { clock, workers: Workers::Tasks, ..alone };
     let (node, _) = Node::open(environment).await.unwrap();
     node.ready().await.unwrap();
     node
@@ -86,7 +76,7 @@ async fn what_leases_go_through_is_counted() {
     // Simulated time, here and in `left`: it goes on when everybody waits, and nobody does in earnest.
     tokio::time::sleep(Duration::from_millis(6_500)).await;
     node.order(renew(&[1, 99])).await.unwrap().unwrap();
-    node.order(Command::ReleaseLease(ReleaseLease { lease: lease(2) })).await.unwrap().unwrap();
+    node.order(Command::ReleaseLease(ReleaseLease::plain(lease(2)))).await.unwrap().unwrap();
     left(&node, 1).await;
     let seen = read(&node);
     assert_eq!(seen.value("tenure_grants_total"), 3.0);
@@ -125,6 +115,7 @@ fn register(n: u64, ttl_ms: u64, checks: Vec<Check>) -> Command {
         epoch: None,
         on: On::New(Grant::plain(lease(n), holder, Ttl::from_millis(ttl_ms).unwrap(), n)),
         details: Details::new(Draft { checks, ..Draft::at(endpoints) }).unwrap(),
+        request: None,
     })
 }
 
@@ -148,7 +139,10 @@ async fn what_instances_go_through_is_counted() {
         node.order(Command::SetHealth(told.clone())).await.unwrap().unwrap();
     }
     let instance = InstanceKey::parse("s/i1").unwrap();
-    node.order(Command::Deregister(Deregister { instance, lease: None, force: None })).await.unwrap().unwrap();
+    node.order(Command::Deregister(Deregister { instance, lease: None, force: None, request: None }))
+        .await
+        .unwrap()
+        .unwrap();
     left(&node, 3).await;
     let seen = read(&node);
     assert_eq!((of(&seen, "passing"), of(&seen, "unknown"), of(&seen, "critical")), (2.0, 0.0, 1.0));
@@ -253,6 +247,7 @@ fn named(text: &str) -> BTreeSet<String> {
 #[tokio::test(start_paused = true)]
 async fn the_page_and_the_dashboard_name_what_is_there_and_all_of_it() {
     let node = open(&MemoryDisk::new(), Arc::new(Simulated(Instant::now()))).await;
+    node.certificate_expires("clients", 1_800_000_000);
     let there = read(&node).names();
     assert!(there.len() > 20, "{there:?}");
     assert_eq!(named(&project_file("docs/metrics.md")), there);

@@ -46,6 +46,7 @@ pub struct Ask {
     lock_delay: Duration,
     epoch: u64,
     place: Option<watch::Sender<u64>>,
+    by_handle: bool,
 }
 
 with_terms!(Ask);
@@ -63,6 +64,7 @@ impl Ask {
             lock_delay: Duration::ZERO,
             epoch: 0,
             place: None,
+            by_handle: false,
         }
     }
 
@@ -149,6 +151,13 @@ impl Ask {
         self
     }
 
+    /// A release by its handle, from any client, frees it at once: for what is held beyond this process. Without this, a release
+    /// by another client leaves the resource vacating until this holder has certainly stopped.
+    pub fn released_by_handle(mut self) -> Self {
+        self.by_handle = true;
+        self
+    }
+
     /// Gets it, in line if a wait was allowed. Whoever drops this future has left the line.
     pub async fn acquire(self) -> Result<Hold, Error> {
         if self.on.is_some() && self.terms != Terms::default() {
@@ -158,7 +167,8 @@ impl Ask {
         }
         let orders = self.client.orders()?;
         let gate = self.terms.gate(&orders.clock);
-        let want = Want::Claims(self.request());
+        let release_secret = if self.by_handle { 0 } else { orders.secret };
+        let want = Want::Claims(v1::AcquireRequest { release_secret, ..self.request() });
         let quest = Quest { want, gate: gate.clone(), patience: self.patience, place: self.place };
         let got = Waiting::start(&orders, quest).outcome().await?;
         let claims = got.claims.iter().cloned().map(Claim::from).collect();

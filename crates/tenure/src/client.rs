@@ -2,8 +2,9 @@
 
 use crate::ask::Ask;
 use crate::clock::Clock;
+use crate::cluster::Connection;
 use crate::election::Election;
-use crate::endpoint::{Connection, Endpoint, Wire};
+use crate::endpoint::{Endpoint, Wire};
 use crate::error::Error;
 use crate::keeper::{Order, Orders, draw_lease};
 use crate::keys::Keys;
@@ -113,7 +114,7 @@ impl ClientBuilder {
                 Ok(connection) => {
                     endpoints.rotate_left(place);
                     let inner = Inner {
-                        way: Way::new(endpoints.into(), TenureClient::new(connection)),
+                        way: Way::new(endpoints.into(), self.clock.clone(), TenureClient::new(connection)),
                         clock: self.clock,
                         holder: self.holder.unwrap_or_else(default_holder),
                         keeper: Mutex::new(None),
@@ -277,14 +278,16 @@ impl Client {
         self.inner.way.call(Repeat::Safe, call).await
     }
 
-    /// Claims resources. Ids that it does not name are drawn here, so that it can be asked again until it is known.
+    /// Claims resources. Ids that it does not name are drawn here, so that it can be asked again until it is known. On a lease
+    /// that lives already it is asked again only with a number: without one, an unknown outcome is said to be unknown.
     pub async fn acquire(&self, mut request: v1::AcquireRequest) -> Result<v1::AcquireReply, Error> {
         request.grant.iter_mut().for_each(named);
         let call = |mut rpc: TenureClient<Connection>| {
             let request = request.clone();
             async move { rpc.acquire(request).await }
         };
-        self.inner.way.call(Repeat::Safe, call).await
+        let is_told_apart = request.grant.is_some() || request.number > 0;
+        self.inner.way.call(if is_told_apart { Repeat::Safe } else { Repeat::Never }, call).await
     }
 
     calls! { Never:
@@ -367,14 +370,15 @@ impl Client {
     }
 
     /// Registers an instance, or replaces what it says of itself. Ids that a new lease does not name are drawn here. Nobody
-    /// renews it: [`Client::register`] does.
+    /// renews it: [`Client::register`] does. On a lease that lives already it is asked again only with a number.
     pub async fn register_instance(&self, mut request: v1::RegisterRequest) -> Result<v1::RegisterReply, Error> {
         request.grant.iter_mut().for_each(named);
         let call = |mut rpc: TenureClient<Connection>| {
             let request = request.clone();
             async move { rpc.register(request).await }
         };
-        self.inner.way.call(Repeat::Safe, call).await
+        let is_told_apart = request.grant.is_some() || request.number > 0;
+        self.inner.way.call(if is_told_apart { Repeat::Safe } else { Repeat::Never }, call).await
     }
 
     /// A page of the instances of a service.

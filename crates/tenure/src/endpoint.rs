@@ -1,13 +1,15 @@
 //! Where a server is, and how to get there.
 
+use crate::cluster::Connection;
 use crate::error::Error;
-use crate::security::{Bearer, Security, unsecured};
+use crate::security::{Security, unsecured};
 use futures::future::BoxFuture;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustix::net::{RecvFlags, recv};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +19,6 @@ use tenure_api::never_made;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tonic::Status;
-use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint as Target};
 use tower::ServiceExt;
 
@@ -35,9 +36,6 @@ pub trait Wire: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Wire for T {}
 
 type Dial = dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + Sync;
-
-/// A connection to a server, on which every call shows what is to be shown.
-pub(crate) type Connection = InterceptedService<Channel, Bearer>;
 
 /// One server.
 #[derive(Clone)]
@@ -124,7 +122,7 @@ impl Endpoint {
             Some(why) => Error::Handshake { addr: self.name().into(), why },
             None => self.unreachable(root_cause(&error)),
         })?;
-        Ok(InterceptedService::new(channel, self.security.bearer.clone()))
+        Ok(Connection::new(channel, self.security.bearer.clone(), self.security.cluster.clone()))
     }
 
     /// What a call came to that was not answered with a yes.
@@ -161,7 +159,14 @@ impl Endpoint {
     fn target(&self, addr: &str) -> Result<Target, Error> {
         let with_scheme = if addr.contains("://") { addr.to_owned() } else { format!("http://{addr}") };
         let target = match with_scheme.split_once("://") {
-            Some(("http", _)) => Target::from_shared(with_scheme),
+            Some(("http", _)) => {
+                let target = Target::from_shared(with_scheme);
+                // Decided before any connection is made, also for a leader that another server names.
+                if target.as_ref().is_ok_and(|target| self.would_leak_key(target)) {
+                    return Err(Error::KeyInTheClear { addr: self.name().into() });
+                }
+                target
+            }
             Some(("https", _)) => {
                 Target::from_shared(with_scheme).and_then(|target| target.tls_config(self.security.tls()))
             }
@@ -169,6 +174,17 @@ impl Endpoint {
         };
         target.map(settled).map_err(|error| self.unreachable(root_cause(&error)))
     }
+
+    fn would_leak_key(&self, target: &Target) -> bool {
+        self.security.bearer.has_key() && !target.uri().host().is_some_and(is_loopback)
+    }
+}
+
+/// Whether a host, as it is written in an address, is this machine.
+fn is_loopback(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let ip = bare.parse::<IpAddr>();
+    ip.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
 }
 
 /// What TLS begins an alert with. HTTP/2 begins with the length of a frame, which is never so large.
@@ -248,5 +264,21 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => root_cause(source),
         None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_loopback;
+
+    #[test]
+    fn loopback_is_this_machine_alone() {
+        for host in ["127.0.0.1", "127.8.9.10", "[::1]", "::1", "[::ffff:127.0.0.1]", "localhost", "LocalHost"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["0.0.0.0", "10.0.0.1", "128.0.0.1", "[::]", "[::2]", "localhost.example", "127.0.0.1.example", ""]
+        {
+            assert!(!is_loopback(host), "{host}");
+        }
     }
 }

@@ -25,6 +25,12 @@ pub enum Error {
         /// What is in the way.
         why: String,
     },
+    /// The client has an API key, and the address is neither `https://` nor on this machine. No connection was made.
+    #[error("the API key is not sent to {addr}: http:// is not encrypted, and the host is not this machine")]
+    KeyInTheClear {
+        /// The address that was given.
+        addr: String,
+    },
     /// The server answered no, and says why. Nothing was changed, unless the code is `unknown`.
     #[error("{}", .0.message)]
     Refused(Box<Failure>),
@@ -51,13 +57,21 @@ impl Error {
         }
     }
 
+    /// Whether the server belongs to another cluster than the one that this client has been using. What it holds or waits for is
+    /// not there.
+    pub fn is_other_cluster(&self) -> bool {
+        self.code() == Some(Code::OtherCluster)
+    }
+
     /// Whether it passes: no server is there, or it cannot answer at this moment. Asking again later may help; whether the
     /// first time had an effect is not said by this.
     pub fn is_for_now(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Broken(_) => true,
             Self::Refused(failure) => is_for_now(failure),
-            Self::Handshake { .. } | Self::WaitedOut | Self::Lost(_) | Self::Local(_) => false,
+            Self::Handshake { .. } | Self::KeyInTheClear { .. } | Self::WaitedOut | Self::Lost(_) | Self::Local(_) => {
+                false
+            }
         }
     }
 }

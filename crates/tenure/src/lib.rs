@@ -18,6 +18,7 @@
 mod ask;
 mod client;
 pub mod clock;
+mod cluster;
 mod election;
 mod endpoint;
 mod error;

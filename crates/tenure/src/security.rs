@@ -1,6 +1,7 @@
 //! What a client believes and what it shows: the authority of the servers' certificates, and its own API key. The key is
 //! never printed.
 
+use crate::cluster::KnownCluster;
 use crate::error::Error;
 use std::error::Error as Cause;
 use std::fmt;
@@ -10,10 +11,8 @@ use std::sync::Arc;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::{self, CertificateError};
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
+use tonic::codegen::http::{HeaderMap, HeaderValue, header};
 use tonic::transport::{Certificate, ClientTlsConfig};
-use tonic::{Request, Status};
 
 /// The variable of the environment that names a file with the authorities of the servers' certificates.
 pub const CA_FILE_VARIABLE: &str = "TENURE_CA_FILE";
@@ -62,10 +61,10 @@ impl Said {
             let none = || Error::Local("the file of the authority (TENURE_CA_FILE) has no certificate in it".into());
             has_certificates.then(|| Arc::new(Certificate::from_pem(pem))).ok_or_else(none)
         });
-        let bearer = self.api_key.map(|key| format!("Bearer {}", key.trim()).parse::<MetadataValue<Ascii>>());
+        let bearer = self.api_key.map(|key| format!("Bearer {}", key.trim()).parse::<HeaderValue>());
         let mut bearer = bearer.transpose().map_err(|_| Error::Local("the API key is no API key".into()))?;
         bearer.iter_mut().for_each(|key| key.set_sensitive(true));
-        Ok(Security { authority: authority.transpose()?, bearer: Bearer(bearer) })
+        Ok(Security { authority: authority.transpose()?, bearer: Bearer(bearer), cluster: KnownCluster::default() })
     }
 }
 
@@ -83,6 +82,7 @@ fn read(variable: &str, path: &PathBuf) -> Result<Vec<u8>, Error> {
 pub(crate) struct Security {
     authority: Option<Arc<Certificate>>,
     pub(crate) bearer: Bearer,
+    pub(crate) cluster: KnownCluster,
 }
 
 impl Security {
@@ -97,14 +97,19 @@ impl Security {
 
 /// Shows an API key with every call.
 #[derive(Clone, Default)]
-pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct Bearer(Option<HeaderValue>);
 
-impl Interceptor for Bearer {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+impl Bearer {
+    /// Whether there is a key to send.
+    pub(crate) fn has_key(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Shows the key with a request.
+    pub(crate) fn show(&self, headers: &mut HeaderMap) {
         if let Some(key) = &self.0 {
-            request.metadata_mut().insert("authorization", key.clone());
+            headers.insert(header::AUTHORIZATION, key.clone());
         }
-        Ok(request)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The way to one of several servers that are one: a call goes to the server that answered last, and on to the next if
 //! that one is gone.
 
-use crate::endpoint::{Connection, Endpoint};
+use crate::clock::Clock;
+use crate::cluster::Connection;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +12,17 @@ use tenure_api::Code;
 use tenure_api::v1::tenure_client::TenureClient;
 use tonic::{Response, Status};
 
-/// The pause before a call is made again, and how often it is made while no leader is found: for longer than an election
-/// takes.
+/// The pause before a call is made again, and for how long it is made again while no leader is found: for longer than an
+/// election takes.
 const PAUSE: Duration = Duration::from_millis(50);
-const NO_LEADER_TRIES: usize = 100;
+const LEADERLESS: Duration = Duration::from_secs(10);
 
 type Rpc = TenureClient<Connection>;
 
 #[derive(Debug)]
 pub(crate) struct Way {
     endpoints: Arc<[Endpoint]>,
+    clock: Clock,
     current: Mutex<Current>,
 }
 
@@ -39,8 +42,8 @@ pub(crate) enum Repeat {
 
 impl Way {
     /// A way that has come as far as the first of the servers.
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, rpc: Rpc) -> Self {
-        Self { endpoints, current: Mutex::new(Current { place: 0, rpc: Some(rpc) }) }
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, clock: Clock, rpc: Rpc) -> Self {
+        Self { endpoints, clock, current: Mutex::new(Current { place: 0, rpc: Some(rpc) }) }
     }
 
     pub(crate) fn endpoints(&self) -> &Arc<[Endpoint]> {
@@ -57,8 +60,8 @@ impl Way {
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        // Servers in a row that are not there, and answers of those that are there and know no leader.
-        let (mut gone, mut leaderless) = (0, 0);
+        // Servers in a row that are not there, and until when it is asked again without a leader, once that was answered.
+        let (mut gone, mut leaderless) = (0, None);
         loop {
             let (place, rpc) = self.rpc().await;
             let answer = match rpc {
@@ -69,16 +72,19 @@ impl Way {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(error) => error,
             };
+            let is_in_time = leaderless.is_none_or(|until| self.clock.now() < until);
             let may_help = match &error {
                 Error::Unreachable { .. } => gone + 1 < self.endpoints.len(),
                 Error::Broken(_) => repeat == Repeat::Safe && gone + 1 < self.endpoints.len(),
                 error => match error.code() {
-                    Some(Code::NotLeader) => leaderless < NO_LEADER_TRIES,
-                    Some(Code::Unknown) => repeat == Repeat::Safe && leaderless < NO_LEADER_TRIES,
+                    Some(Code::OtherCluster) => gone + 1 < self.endpoints.len(),
+                    Some(Code::NotLeader) => is_in_time,
+                    Some(Code::Unknown) => repeat == Repeat::Safe && is_in_time,
                     _ => false,
                 },
             };
-            if error.is_for_now() {
+            let is_elsewhere = error.is_other_cluster();
+            if error.is_for_now() || is_elsewhere {
                 self.leave(place);
             }
             if !may_help {
@@ -86,11 +92,12 @@ impl Way {
             }
             match error.code() {
                 // A server that is there and does not lead will know who does in a moment.
-                Some(_) => {
-                    (gone, leaderless) = (0, leaderless + 1);
+                Some(_) if !is_elsewhere => {
+                    gone = 0;
+                    leaderless.get_or_insert_with(|| self.clock.now() + LEADERLESS);
                     tokio::time::sleep(PAUSE).await;
                 }
-                None => gone += 1,
+                _ => gone += 1,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The no of the etcd dialect: codes and texts, which etcd's clients match word by word.
 
-use tenure_core::Refusal;
+use tenure_core::{Refusal, TXN_DEPTH, TXN_OPS_ALL};
 use tonic::{Code, Status};
 
 /// Why something was not done, in etcd's words.
@@ -111,6 +111,8 @@ impl From<&Refusal> for Fault {
             Refusal::NotYet { .. } => Self::future(),
             Refusal::Full { what: "bytes of all keys", .. } => Self::no_space(),
             Refusal::Full { what: "bytes of a key with its value", .. } => Self::too_large(),
+            Refusal::Full { what: TXN_OPS_ALL | TXN_DEPTH, .. } => Self::too_many_ops(),
+            Refusal::Overloaded { .. } => Self::too_many_requests(),
             Refusal::Full { .. } => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
             other => Self::ours(Code::FailedPrecondition, format!("tenure: {other}")),
         }

@@ -5,6 +5,8 @@ use super::etcdserverpb as pb;
 use super::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use super::etcdserverpb::range_request::{SortOrder, SortTarget};
 use super::etcdserverpb::request_op::Request as Ask;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Included, Unbounded};
 use tenure_core::limits::TXN_OPS_MAX;
 use tenure_core::{
     Compare, Hang, Key, Keys, LeaseId, Op, Part, Put, Range, Relation, Sort, SortBy, Subject, Txn, Way, Within,
@@ -94,6 +96,7 @@ pub fn read_delete(asked: &pb::DeleteRangeRequest) -> Result<Op, Fault> {
 /// A transaction.
 pub fn read_txn(asked: &pb::TxnRequest) -> Result<Txn, Fault> {
     let txn = read_level(asked, TXN_OPS_MAX)?;
+    txn.check_size().map_err(|refusal| Fault::from(&refusal))?;
     check_writes(&txn.then)?;
     check_writes(&txn.otherwise)?;
     Ok(txn)
@@ -158,56 +161,137 @@ fn read_compare(asked: &pb::Compare) -> Result<Compare, Fault> {
 }
 
 /// What one way through a transaction may write.
-#[derive(Clone, Default)]
-struct Writes {
-    puts: Vec<Key>,
-    deletes: Vec<Keys>,
+#[derive(Default)]
+struct Writes<'a> {
+    puts: BTreeSet<&'a [u8]>,
+    deletes: Spans<'a>,
 }
 
 /// No key is written twice, nor written and deleted, on any way through a transaction. Deletes may overlap.
-fn check_writes(ops: &[Op]) -> Result<Writes, Fault> {
+fn check_writes(ops: &[Op]) -> Result<Writes<'_>, Fault> {
     let mut writes = Writes::default();
     for op in ops {
         if let Op::Delete { keys, .. } = op {
-            writes.deletes.push(keys.clone());
+            writes.deletes.add(keys);
         }
     }
     for op in ops {
         if let Op::Put { put, .. } = op {
-            writes.check_put(&put.key)?;
-            writes.puts.push(put.key.clone());
+            writes.check_put(put.key.bytes())?;
+            writes.puts.insert(put.key.bytes());
         }
     }
     for op in ops {
         let Op::Txn(txn) = op else { continue };
         // Both ways of a transaction within may be gone, but only one of them: they may write the same.
-        let (then, otherwise) = (check_writes(&txn.then)?, check_writes(&txn.otherwise)?);
-        let before = writes.clone();
-        for way in [then, otherwise] {
-            for put in &way.puts {
-                before.check_put(put)?;
+        let ways = [check_writes(&txn.then)?, check_writes(&txn.otherwise)?];
+        for way in &ways {
+            way.puts.iter().try_for_each(|put| writes.check_put(put))?;
+            if way.deletes.cover_any(&writes.puts) {
+                return Err(Fault::duplicate_key());
             }
-            let deletes = Writes { puts: Vec::new(), deletes: way.deletes.clone() };
-            for put in &before.puts {
-                deletes.check_put(put)?;
-            }
-            writes.puts.extend(way.puts);
-            writes.deletes.extend(way.deletes);
         }
+        ways.into_iter().for_each(|way| writes.extend(way));
     }
     Ok(writes)
 }
 
-impl Writes {
-    fn check_put(&self, key: &Key) -> Result<(), Fault> {
-        let is_taken = self.puts.contains(key) || self.deletes.iter().any(|keys| keys.cover(key.bytes()));
+impl<'a> Writes<'a> {
+    fn check_put(&self, key: &[u8]) -> Result<(), Fault> {
+        let is_taken = self.puts.contains(key) || self.deletes.cover(key);
         if is_taken { Err(Fault::duplicate_key()) } else { Ok(()) }
+    }
+
+    fn extend(&mut self, more: Self) {
+        self.puts.extend(more.puts);
+        more.deletes.0.into_iter().for_each(|(first, end)| self.deletes.add_span(first, end));
+    }
+}
+
+/// Where a span of keys ends: before a key, after one, or nowhere. In this order, for spans with the same first key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge<'a> {
+    Before(&'a [u8]),
+    After(&'a [u8]),
+    Nowhere,
+}
+
+impl Edge<'_> {
+    /// Whether a key that is not before the span's first is in it.
+    fn holds(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Before(end) => key < *end,
+            Self::After(end) => key <= *end,
+            Self::Nowhere => true,
+        }
+    }
+}
+
+/// Keys in spans that do not overlap, by their first key.
+#[derive(Default)]
+struct Spans<'a>(BTreeMap<&'a [u8], Edge<'a>>);
+
+impl<'a> Spans<'a> {
+    fn add(&mut self, keys: &'a Keys) {
+        match keys {
+            Keys::One(key) => self.add_span(key.bytes(), Edge::After(key.bytes())),
+            Keys::From { first, end: None } => self.add_span(first, Edge::Nowhere),
+            Keys::From { first, end: Some(end) } if first < end => self.add_span(first, Edge::Before(end)),
+            Keys::From { .. } => {}
+            // No request of etcd's says it so.
+            Keys::Prefix(first) => self.add_span(first, Edge::Nowhere),
+        }
+    }
+
+    /// Joins a span with those that it overlaps. Each is taken out once, so that n of them cost n log n.
+    fn add_span(&mut self, mut first: &'a [u8], mut end: Edge<'a>) {
+        if let Some((before, edge)) = self.0.range::<[u8], _>((Unbounded, Included(first))).next_back()
+            && edge.holds(first)
+        {
+            (first, end) = (before, further(*edge, end));
+        }
+        while let Some((next, edge)) = self.0.range::<[u8], _>((Included(first), Unbounded)).next()
+            && end.holds(next)
+        {
+            let next = *next;
+            end = further(*edge, end);
+            self.0.remove(next);
+        }
+        self.0.insert(first, end);
+    }
+
+    fn cover(&self, key: &[u8]) -> bool {
+        self.0.range::<[u8], _>((Unbounded, Included(key))).next_back().is_some_and(|(_, edge)| edge.holds(key))
+    }
+
+    fn cover_any(&self, keys: &BTreeSet<&[u8]>) -> bool {
+        let in_span = |(first, edge): (&&[u8], &Edge<'_>)| {
+            keys.range::<[u8], _>((Included(*first), Unbounded)).next().is_some_and(|key| edge.holds(key))
+        };
+        self.0.iter().any(in_span)
+    }
+}
+
+/// The edge that comes later.
+fn further<'a>(one: Edge<'a>, other: Edge<'a>) -> Edge<'a> {
+    match (one, other) {
+        (Edge::Nowhere, _) | (_, Edge::Nowhere) => Edge::Nowhere,
+        (Edge::Before(a) | Edge::After(a), Edge::Before(b) | Edge::After(b)) if a != b => {
+            if a > b {
+                one
+            } else {
+                other
+            }
+        }
+        (Edge::After(_), _) => one,
+        _ => other,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::limits::TXN_DEPTH_MAX;
 
     fn put(key: &str) -> pb::RequestOp {
         let put = pb::PutRequest { key: key.into(), ..pb::PutRequest::default() };
@@ -254,6 +338,54 @@ mod tests {
         assert_eq!(read(many(TXN_OPS_MAX + 1)), Err(Fault::too_many_ops()));
         assert!(read(vec![within(many(TXN_OPS_MAX - 1), vec![])]).is_ok());
         assert_eq!(read(vec![within(many(TXN_OPS_MAX), vec![])]), Err(Fault::too_many_ops()));
+    }
+
+    /// `levels` transactions within each other, the outer one included.
+    fn nested(levels: usize) -> Vec<pb::RequestOp> {
+        (1..levels).fold(vec![put("leaf")], |ops, _| vec![within(ops, vec![])])
+    }
+
+    #[test]
+    fn transactions_within_each_other_are_bounded() {
+        assert!(read(nested(TXN_DEPTH_MAX)).is_ok());
+        assert_eq!(read(nested(TXN_DEPTH_MAX + 1)), Err(Fault::too_many_ops()));
+        assert_eq!(read(nested(48)), Err(Fault::too_many_ops()), "as deep as a message can be");
+    }
+
+    #[test]
+    fn levels_do_not_multiply_operations() {
+        let many = |from: usize| (0..32).map(|n| put(&format!("k{}", from + n))).collect::<Vec<_>>();
+        let of = |count: usize| (0..count).map(|n| within(many(n * 32), vec![])).collect::<Vec<_>>();
+        assert!(read(of(31)).is_ok(), "31 * 33 operations");
+        assert_eq!(read(of(32)), Err(Fault::too_many_ops()), "32 * 33 operations");
+    }
+
+    /// Spans say of each key what the deletes that made them say, in whatever order they came.
+    #[test]
+    fn spans_cover_what_their_deletes_cover() {
+        let key = |n: u64| vec![b'a' + (n % 7) as u8; 1 + (n / 7 % 2) as usize];
+        let mut dice = 7_u64;
+        let mut next = move || {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            dice >> 33
+        };
+        for _ in 0..20_000 {
+            let deletes: Vec<Keys> = (0..next() % 6)
+                .map(|_| match next() % 4 {
+                    0 => read_keys(&key(next()), ENDLESS).unwrap(),
+                    1 => read_keys(&key(next()), &[]).unwrap(),
+                    _ => read_keys(&key(next()), &key(next())).unwrap(),
+                })
+                .collect();
+            let mut spans = Spans::default();
+            deletes.iter().for_each(|keys| spans.add(keys));
+            let all: Vec<Vec<u8>> = (0..14).map(key).collect();
+            for key in &all {
+                let is_deleted = deletes.iter().any(|keys| keys.cover(key));
+                assert_eq!(spans.cover(key), is_deleted, "{key:?} of {deletes:?}");
+                assert_eq!(spans.cover_any(&BTreeSet::from([&key[..]])), is_deleted, "{key:?} of {deletes:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! What is asked of resources: claims, cancels, breaks, transfers, definitions.
 
 use super::value::{
-    capacity, epoch_if_said, fence_or_all, force, free, mode, priority, read_handle, read_lease, read_name, span,
-    span_if_said,
+    capacity, epoch_if_said, fence_or_all, force, free, mode, number, number_of_given, priority, read_handle,
+    read_lease, read_name, span, span_if_said,
 };
 use super::{Draw, lease};
 use crate::bad::BadRequest;
 use crate::v1;
 use tenure_core::limits::{BREAK_DELAY_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX, TTL_MS_MAX};
-use tenure_core::{Acquire, Break, Cancel, Define, Mode, Name, On, Transfer, Wait, Want};
+use tenure_core::{Acquire, Break, Cancel, Define, Mode, Name, On, Proof, Secret, Transfer, Wait, Want};
 
 pub(super) fn acquire(acquire: &v1::AcquireRequest, draw: Draw<'_>) -> Result<Acquire, BadRequest> {
     Ok(Acquire {
@@ -22,6 +22,8 @@ pub(super) fn acquire(acquire: &v1::AcquireRequest, draw: Draw<'_>) -> Result<Ac
         priority: priority(acquire.priority)?,
         lock_delay: span("a lock-delay", acquire.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
         epoch: epoch_if_said(acquire.epoch)?,
+        request: number_of_given(acquire.grant.is_none(), acquire.number, acquire.answered_below)?,
+        secret: Secret::new(acquire.release_secret),
     })
 }
 
@@ -54,14 +56,19 @@ fn wait(acquire: &v1::AcquireRequest) -> Result<Wait, BadRequest> {
 }
 
 pub(super) fn cancel(cancel: &v1::CancelRequest) -> Result<Cancel, BadRequest> {
-    let lease = read_lease(cancel.lease)?;
+    let (lease, resources) = (read_lease(cancel.lease)?, cancelled(cancel)?);
+    let proof = Proof::of(Secret::new(cancel.release_secret));
+    Ok(Cancel { lease, resources, request: number(cancel.number, cancel.answered_below)?, proof })
+}
+
+fn cancelled(cancel: &v1::CancelRequest) -> Result<Vec<Name>, BadRequest> {
     if cancel.resources.is_empty() {
-        return Ok(Cancel { lease, resources: vec![read_name(&cancel.resource)?] });
+        return Ok(vec![read_name(&cancel.resource)?]);
     }
     one_or_several(&cancel.resource, cancel.resources.len())?;
     let resources = cancel.resources.iter().map(|name| read_name(name)).collect::<Result<Vec<_>, _>>()?;
     none_twice(resources.iter())?;
-    Ok(Cancel { lease, resources })
+    Ok(resources)
 }
 
 fn one_or_several(one: &str, several: usize) -> Result<(), BadRequest> {

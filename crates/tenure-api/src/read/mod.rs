@@ -13,7 +13,7 @@ pub use value::{read_class_name, read_handle, read_holder, read_key, read_label,
 
 use crate::bad::BadRequest;
 use crate::v1::request::Body;
-use tenure_core::{Command, LeaseId, Release, ReleaseLease};
+use tenure_core::{Command, LeaseId, Proof, Release, ReleaseLease, Secret};
 
 /// Draws a lease id for a client that left this to the server.
 pub type Draw<'a> = &'a dyn Fn() -> LeaseId;
@@ -25,8 +25,14 @@ pub fn read_request(body: Option<Body>, draw: Draw<'_>) -> Result<Command, BadRe
         Body::Acquire(acquire) => Command::Acquire(claim::acquire(&acquire, draw)?),
         Body::Renew(renew) => Command::Renew(lease::renew(&renew)?),
         Body::RenewHandle(renew) => Command::RenewHandle(lease::renew_handle(&renew)?),
-        Body::Release(release) => Command::Release(Release { handle: read_handle(&release.handle)? }),
-        Body::ReleaseLease(release) => Command::ReleaseLease(ReleaseLease { lease: read_lease(release.lease)? }),
+        Body::Release(release) => Command::Release(Release {
+            handle: read_handle(&release.handle)?,
+            proof: Proof::of(Secret::new(release.release_secret)),
+        }),
+        Body::ReleaseLease(release) => Command::ReleaseLease(ReleaseLease {
+            lease: read_lease(release.lease)?,
+            proof: Proof::of(Secret::new(release.release_secret)),
+        }),
         Body::Cancel(cancel) => Command::Cancel(claim::cancel(&cancel)?),
         Body::Revoke(revoke) => Command::Revoke(lease::revoke(&revoke)?),
         Body::BreakClaims(order) => Command::Break(claim::break_claims(&order)?),

@@ -1,6 +1,6 @@
 //! What is asked of the registry.
 
-use super::value::{epoch_if_said, force, free, note, read_holder, read_lease, span};
+use super::value::{epoch_if_said, force, free, note, number_of_given, read_holder, read_lease, span};
 use super::{Draw, lease};
 use crate::bad::BadRequest;
 use crate::v1;
@@ -57,6 +57,7 @@ pub(super) fn register(register: &v1::RegisterRequest, draw: Draw<'_>) -> Result
             _ => return Err(BadRequest::OneLease),
         },
         details: read_details(register.details.as_ref().ok_or(BadRequest::Missing("where the instance is"))?)?,
+        request: number_of_given(register.grant.is_none(), register.number, register.answered_below)?,
     })
 }
 
@@ -206,6 +207,7 @@ pub(super) fn deregister(order: &v1::DeregisterRequest) -> Result<Deregister, Ba
         instance: read_instance(&order.service, &order.id)?,
         lease: lease_if_said(order.lease)?,
         force: order.force.as_ref().map(forced).transpose()?,
+        request: number_of_given(order.lease != 0, order.number, order.answered_below)?,
     })
 }
 

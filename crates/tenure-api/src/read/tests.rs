@@ -8,8 +8,9 @@ use crate::v1::{delete_request, revoke_request};
 use std::collections::BTreeMap;
 use tenure_core::{
     Acquire, Break, Cancel, Class, Command, Counts, Define, Delete, Epoch, Fence, Force, Free, Grant, Handle, Hang,
-    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Put, Release,
-    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
+    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Proof, Put,
+    Release, ReleaseLease, Renew, RenewHandle, Renewal, RequestNumber, Revoke, Secret, Span, Transfer, Ttl, Units,
+    Wait, Want, Which,
 };
 
 fn read(body: Body) -> Result<Command, Code> {
@@ -112,7 +113,17 @@ fn full_acquire() -> v1::AcquireRequest {
         lock_delay_ms: 400,
         epoch: 12,
         wait_limit_ms: 5_000,
+        release_secret: 9,
+        ..v1::AcquireRequest::default()
     }
+}
+
+fn numbered() -> v1::CancelRequest {
+    v1::CancelRequest { number: 3, answered_below: 2, release_secret: 9, ..v1::CancelRequest::default() }
+}
+
+fn shown(secret: u64) -> Proof {
+    Proof::of(Secret::new(secret))
 }
 
 #[test]
@@ -145,11 +156,19 @@ fn an_acquire_is_read_whole() {
         priority: Priority::from_number(-3).unwrap(),
         lock_delay: span(400),
         epoch: Epoch::from_number(12),
+        request: None,
+        secret: Secret::new(9),
     };
     assert_eq!(read(Body::Acquire(full_acquire())), Ok(Command::Acquire(acquire)));
     let given = v1::AcquireRequest { resource: "a".into(), lease: 5, ..v1::AcquireRequest::default() };
     let plain = |wait| Command::Acquire(Acquire::exclusive(On::Given(lease(5)), name("a"), wait));
     assert_eq!(read(Body::Acquire(given.clone())), Ok(plain(Wait::Never)));
+    let numbered = Acquire {
+        request: RequestNumber::new(7, 5),
+        ..Acquire::exclusive(On::Given(lease(5)), name("a"), Wait::Never)
+    };
+    let asked = v1::AcquireRequest { number: 7, answered_below: 5, ..given.clone() };
+    assert_eq!(read(Body::Acquire(asked)), Ok(Command::Acquire(numbered)));
     assert_eq!(read(Body::Acquire(v1::AcquireRequest { wait: true, ..given })), Ok(plain(Wait::IN_LINE)));
 }
 
@@ -172,14 +191,19 @@ fn renewals_are_read_whole() {
 
 #[test]
 fn what_gives_back_is_read_whole() {
-    let release = v1::ReleaseRequest { handle: "db@7".into() };
-    assert_eq!(read(Body::Release(release)), Ok(Command::Release(Release { handle: handle() })));
-    let release = v1::ReleaseLeaseRequest { lease: 5 };
-    assert_eq!(read(Body::ReleaseLease(release)), Ok(Command::ReleaseLease(ReleaseLease { lease: lease(5) })));
-    let one = v1::CancelRequest { lease: 5, resource: "a".into(), resources: Vec::new() };
-    let cancel = |resources| Ok(Command::Cancel(Cancel { lease: lease(5), resources }));
+    let release = v1::ReleaseRequest { handle: "db@7".into(), release_secret: 9 };
+    assert_eq!(read(Body::Release(release)), Ok(Command::Release(Release { handle: handle(), proof: shown(9) })));
+    let release = v1::ReleaseLeaseRequest { lease: 5, release_secret: 0 };
+    assert_eq!(
+        read(Body::ReleaseLease(release)),
+        Ok(Command::ReleaseLease(ReleaseLease { lease: lease(5), proof: Proof::Handle }))
+    );
+    let one = v1::CancelRequest { lease: 5, resource: "a".into(), ..numbered() };
+    let cancel = |resources| {
+        Ok(Command::Cancel(Cancel { lease: lease(5), resources, request: RequestNumber::new(3, 2), proof: shown(9) }))
+    };
     assert_eq!(read(Body::Cancel(one)), cancel(vec![name("a")]));
-    let two = v1::CancelRequest { lease: 5, resource: String::new(), resources: vec!["a".into(), "b".into()] };
+    let two = v1::CancelRequest { lease: 5, resources: vec!["a".into(), "b".into()], ..numbered() };
     assert_eq!(read(Body::Cancel(two)), cancel(vec![name("a"), name("b")]));
 }
 
@@ -374,7 +398,7 @@ fn bad_renewals_and_cancels_are_refused() {
         |handle: &str, ttl_ms, kind| Body::RenewHandle(v1::RenewHandleRequest { handle: handle.into(), ttl_ms, kind });
     let cancel = |resource: &str, resources: &[&str]| {
         let resources = resources.iter().map(ToString::to_string).collect();
-        Body::Cancel(v1::CancelRequest { lease: 5, resource: resource.into(), resources })
+        Body::Cancel(v1::CancelRequest { lease: 5, resource: resource.into(), resources, ..numbered() })
     };
     let bad = [
         (renew(vec![0], Vec::new(), 0), Code::BadLease),
@@ -385,14 +409,20 @@ fn bad_renewals_and_cancels_are_refused() {
         (handle("db", 0, 0), Code::BadHandle),
         (handle("db@7", 1, 0), Code::BadTtl),
         (handle("db@7", 0, -1), Code::BadKind),
-        (Body::Release(v1::ReleaseRequest { handle: "db@".into() }), Code::BadHandle),
-        (Body::ReleaseLease(v1::ReleaseLeaseRequest { lease: 0 }), Code::BadLease),
+        (Body::Release(v1::ReleaseRequest { handle: "db@".into(), release_secret: 0 }), Code::BadHandle),
+        (Body::ReleaseLease(v1::ReleaseLeaseRequest::default()), Code::BadLease),
         (Body::Cancel(v1::CancelRequest { lease: 0, ..v1::CancelRequest::default() }), Code::BadLease),
         (cancel("", &[]), Code::BadName),
         (cancel("a", &["b"]), Code::BadWants),
         (cancel("", &["a", "b", "a"]), Code::BadWants),
         (cancel("", &["a"; 17]), Code::BadWants),
         (cancel("", &["a", "b//"]), Code::BadName),
+        (
+            Body::Cancel(v1::CancelRequest { lease: 5, resource: "a".into(), number: 1 << 53, ..numbered() }),
+            Code::BadRequest,
+        ),
+        (Body::Cancel(v1::CancelRequest { lease: 5, resource: "a".into(), number: 0, ..numbered() }), Code::BadRequest),
+        (Body::Acquire(v1::AcquireRequest { number: 1, ..full_acquire() }), Code::BadRequest),
     ];
     for (body, code) in bad {
         assert_eq!(read(body.clone()), Err(code), "{body:?}");

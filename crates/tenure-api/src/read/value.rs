@@ -5,7 +5,7 @@ use crate::v1;
 use tenure_core::limits::NAME_BYTES_MAX;
 use tenure_core::{
     BadText, Counts, Epoch, Fence, Force, Free, Handle, Holder, Key, Kind, Label, LeaseId, Lifetime, Mode, Name, Note,
-    Policy, Priority, Span, Ttl, Units,
+    Policy, Priority, RequestNumber, Span, Ttl, Units,
 };
 
 /// Reads the name of a resource.
@@ -138,5 +138,25 @@ pub(super) fn policy(policy: i32) -> Result<Policy, BadRequest> {
         v1::RenewPolicy::Activity => Ok(Policy::Activity),
         v1::RenewPolicy::Explicit => Ok(Policy::Explicit),
         v1::RenewPolicy::Never => Ok(Policy::Never),
+    }
+}
+
+/// The number of a request, if it has one.
+pub(super) fn number(number: u64, answered_below: u64) -> Result<Option<RequestNumber>, BadRequest> {
+    if number == 0 && answered_below == 0 {
+        return Ok(None);
+    }
+    RequestNumber::new(number, answered_below).map(Some).ok_or(BadRequest::Number(number))
+}
+
+/// The same for a request that must be about a lease that lives.
+pub(super) fn number_of_given(
+    is_given: bool,
+    it: u64,
+    answered_below: u64,
+) -> Result<Option<RequestNumber>, BadRequest> {
+    match number(it, answered_below)? {
+        Some(_) if !is_given => Err(BadRequest::NumberOfNew),
+        read => Ok(read),
     }
 }

@@ -8,7 +8,7 @@ use crate::v1::request::Body;
 use crate::write::{event, write_outcome};
 use tenure_core::{
     BadDetails, Command, Deregister, Draft, Drain, Edit, End, Endpoint, Event, Force, Free, Grant, Holder, InstanceKey,
-    Labels, LeaseId, Name, Note, On, Register, Reply, Revision, SetHealth, Span, Ttl, UpdateInstance,
+    Labels, LeaseId, Name, Note, On, Register, Reply, RequestNumber, Revision, SetHealth, Span, Ttl, UpdateInstance,
 };
 
 fn read(body: Body) -> Result<Command, Code> {
@@ -118,6 +118,7 @@ fn register() -> v1::RegisterRequest {
         grant: Some(grant),
         lease: 0,
         details: Some(full()),
+        ..v1::RegisterRequest::default()
     }
 }
 
@@ -140,6 +141,7 @@ fn every_order_becomes_the_command_that_it_says() {
         epoch: Epoch::from_number(3),
         on: On::New(grant.clone()),
         details: read_details(&full()).unwrap(),
+        request: None,
     };
     assert_eq!(read(Body::Register(register())), Ok(Command::Register(registered.clone())));
     let by_class = v1::RegisterRequest {
@@ -148,9 +150,11 @@ fn every_order_becomes_the_command_that_it_says() {
     };
     let on = On::New(Grant { ttl: None, ..grant });
     assert_eq!(read(Body::Register(by_class)), Ok(Command::Register(Register { on, ..registered.clone() })));
-    let given = v1::RegisterRequest { grant: None, lease: 7, ..register() };
-    let on = On::Given(lease(7));
-    assert_eq!(read(Body::Register(given)), Ok(Command::Register(Register { on, ..registered })));
+    let given = v1::RegisterRequest { grant: None, lease: 7, number: 2, answered_below: 1, ..register() };
+    let (on, request) = (On::Given(lease(7)), RequestNumber::new(2, 1));
+    assert_eq!(read(Body::Register(given)), Ok(Command::Register(Register { on, request, ..registered })));
+    let of_new = v1::RegisterRequest { number: 2, ..register() };
+    assert_eq!(read(Body::Register(of_new)), Err(Code::BadRequest));
 
     let (service, id) = (String::from("a/b"), String::from("i"));
     let nothing = v1::UpdateInstanceRequest { service: service.clone(), id: id.clone(), ..Default::default() };
@@ -186,9 +190,16 @@ fn every_order_becomes_the_command_that_it_says() {
     let undrained = Drain { instance: key(), lease: Some(lease(7)), on: false, by: by.clone(), reason: reason.clone() };
     assert_eq!(read(Body::Drain(undrain)), Ok(Command::Drain(undrained)));
     let forced = Some(v1::Force { by: "ann".into(), reason: "why".into(), now: true });
-    let order = v1::DeregisterRequest { service: service.clone(), id: id.clone(), lease: 7, force: forced };
+    let order = v1::DeregisterRequest {
+        service: service.clone(),
+        id: id.clone(),
+        lease: 7,
+        force: forced,
+        number: 4,
+        answered_below: 1,
+    };
     let force = Some(Force { by, reason, free: Free::Now });
-    let deregister = Deregister { instance: key(), lease: Some(lease(7)), force };
+    let deregister = Deregister { instance: key(), lease: Some(lease(7)), force, request: RequestNumber::new(4, 1) };
     assert_eq!(read(Body::Deregister(order)), Ok(Command::Deregister(deregister)));
     let health = v1::Health::Degraded.into();
     let set = v1::SetHealthRequest { service, id, lease: 7, check: "c".into(), health, note: "slow".into() };

@@ -42,6 +42,10 @@ pub(crate) enum Cluster {
         /// The data directory of the node that is left. It must not run. It is left as it is.
         #[arg(long, value_name = "DIR")]
         from: PathBuf,
+        /// Leave this entry of the log out: its commands, which may have been acknowledged, are lost, and listed. May be
+        /// repeated.
+        #[arg(long, value_name = "INDEX")]
+        skip_entry: Vec<u64>,
         #[command(flatten)]
         anew: Anew,
     },

@@ -47,6 +47,7 @@ pub(crate) struct Watch {
     pub(crate) after: Option<v1::Cursor>,
 }
 
+#[cfg(feature = "tui")]
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Only leases that hold or wait for a name that starts so, or whose holder does.

@@ -25,12 +25,14 @@ pub(crate) use doctor::Doctor;
 pub(crate) use explain::Explain;
 pub(crate) use key::Key;
 pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
-pub(crate) use look::{History, Ls, Show, Top, Watch};
+#[cfg(feature = "tui")]
+pub(crate) use look::Top;
+pub(crate) use look::{History, Ls, Show, Watch};
 pub(crate) use manual::{Completions, Manual};
 pub(crate) use pki::{Keygen, Nodes, Pki};
 pub(crate) use resource::Resource;
 pub(crate) use run::{Elect, Keeping, Once, Run};
-pub(crate) use serve::{LogFormat, Serve};
+pub(crate) use serve::{LogFormat, PeerIdentity, Serve};
 pub(crate) use value::duration;
 
 use clap::error::ErrorKind;
@@ -146,6 +148,7 @@ pub(crate) enum Command {
     /// Tell what happens, as it happens.
     Watch(Watch),
     /// Watch the living leases count down on one screen.
+    #[cfg(feature = "tui")]
     Top(Top),
     /// Write, read and delete keys, alone or on a lease.
     #[command(subcommand)]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pki {
-    /// Make an authority, and a certificate for each node.
+    /// Make an authority, and a certificate for each node: tenure://CLUSTER/node/ID is in it.
     Init(Nodes),
-    /// Make certificates for further nodes, by the authority that is there.
+    /// Make certificates for further nodes, or newer ones, by the authority that is there.
     Add(Nodes),
 }
 
@@ -16,6 +16,9 @@ pub(crate) struct Nodes {
     /// Where the files are put. Nothing that is there is overwritten.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: PathBuf,
+    /// The name of the cluster, which its certificates carry [default: a random one for init; the one of init for add].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster_name: Option<String>,
     /// The nodes by their numbers, and the host of each as others write it: 1=10.0.0.1 2=b.example
     #[arg(required = true, value_name = "ID=HOST")]
     pub(crate) nodes: Vec<String>,

@@ -20,6 +20,9 @@ pub(crate) struct Said {
     /// A file with settings; $XDG_CONFIG_HOME/tenure/tenure.toml or /etc/tenure/tenure.toml unless said.
     #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Apply the entry of the log once more at which this node died three times in a row.
+    #[arg(long)]
+    pub(crate) try_entry_again: bool,
     /// The address to listen on [default: 127.0.0.1:7420].
     #[arg(long, env = "TENURE_LISTEN", value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
@@ -68,6 +71,9 @@ pub(crate) struct Said {
     /// The private key of --peer-tls-cert, as PEM.
     #[arg(long, env = "TENURE_PEER_TLS_KEY", value_name = "FILE")]
     pub(crate) peer_tls_key: Option<PathBuf>,
+    /// What is done with peers whose certificate has no identity; `tenure cluster pki` makes certificates with one [default: auto].
+    #[arg(long, env = "TENURE_PEER_IDENTITY", value_enum, value_name = "WHAT")]
+    pub(crate) peer_identity: Option<PeerIdentity>,
     /// A file with the API keys that are let in, hashed, one a line; `tenure cluster keygen` makes them.
     #[arg(long, env = "TENURE_API_KEYS", value_name = "FILE")]
     pub(crate) api_keys: Option<PathBuf>,
@@ -105,6 +111,19 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON document a line.
     Json,
+}
+
+/// What is done with certificates of peers that have no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PeerIdentity {
+    /// Require it, if the data directory is new and this node's own certificate has one.
+    #[default]
+    Auto,
+    /// Refuse them.
+    Require,
+    /// Accept them, with a warning for each peer.
+    Allow,
 }
 
 impl Serve {

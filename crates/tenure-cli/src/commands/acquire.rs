@@ -57,7 +57,7 @@ async fn in_line(
     what: &str,
 ) -> Result<v1::AcquireReply, Failure> {
     let stopped = stop_signal().map_err(|error| Failure::before(what, &error.to_string(), "Try it without --wait."))?;
-    match wait::get(client, client.ask(request).wait(patience), stopped).await {
+    match wait::get(client, client.ask(request).wait(patience).released_by_handle(), stopped).await {
         Ok(hold) => {
             let reply = reply(&hold);
             hold.leave();

@@ -129,7 +129,7 @@ pub(crate) async fn release(caller: &Caller, args: Release) -> Result<ExitCode, 
     let all = args.handles.len();
     for handle in args.handles {
         let what = format!("cannot release {handle}");
-        match client.release(v1::ReleaseRequest { handle }).await {
+        match client.release(v1::ReleaseRequest { handle, release_secret: 0 }).await {
             Ok(_) => released += 1,
             Err(error) => {
                 let code = Failure::of(&what, &error).report();

@@ -1,22 +1,19 @@
 //! The cluster: who belongs to it, how each of them is doing, and who comes, goes and leads.
 
-use super::{Caller, backup, pki, server::Pong};
+use super::members::{Asked, Votes};
+use super::{Caller, backup, members, pki, server::Pong};
 use crate::args::{Cluster, NodeAt};
 use crate::failure::Failure;
 use crate::page::{Cell, List, Row};
 use crate::print;
 use serde::Serialize;
 use std::process::ExitCode;
-use std::time::Duration;
 use tenure::{Client, v1};
-
-/// How long a member may take to say how it is doing.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn cluster(caller: &Caller, asked: Cluster) -> Result<ExitCode, Failure> {
     match asked {
         Cluster::Status => status(caller).await,
-        Cluster::Members => members(caller).await,
+        Cluster::Members => list(caller).await,
         Cluster::Add { node } => add(caller, node).await,
         Cluster::Remove { node } => remove(caller, node).await,
         Cluster::Transfer { node } => transfer(caller, node).await,
@@ -24,7 +21,9 @@ pub(crate) async fn cluster(caller: &Caller, asked: Cluster) -> Result<ExitCode,
         Cluster::Keygen(keygen) => pki::keygen(caller.output, &keygen),
         Cluster::Backup { file } => backup::backup(caller, &file).await,
         Cluster::Restore { file, anew } => backup::restore(caller, &file, &anew).await,
-        Cluster::Recover { from, anew } => backup::recover(caller, &from, &anew).await,
+        Cluster::Recover { from, skip_entry, anew } => {
+            backup::recover(caller, &from, &skip_entry.into_iter().collect(), &anew).await
+        }
     }
 }
 
@@ -68,7 +67,7 @@ async fn ask(client: &Client, what: &str) -> Result<v1::MembersReply, Failure> {
     client.members(v1::MembersRequest {}).await.map_err(|error| Failure::of(what, &error))
 }
 
-async fn members(caller: &Caller) -> Result<ExitCode, Failure> {
+async fn list(caller: &Caller) -> Result<ExitCode, Failure> {
     let what = "cannot list the members";
     let reply = ask(&caller.connect(what).await?, what).await?;
     print::draw(caller.output, &List(rows(&reply)));
@@ -83,6 +82,9 @@ struct Report {
     client_addr: String,
     /// Entries of the log that it has not applied yet, counted from the newest that anybody has.
     lag: Option<u64>,
+    /// Why it could not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     #[serde(flatten)]
     status: Option<Pong>,
 }
@@ -118,42 +120,57 @@ impl Row for Report {
 /// Asks each member itself. One that does not answer is a line of the answer, not a failure.
 async fn status(caller: &Caller) -> Result<ExitCode, Failure> {
     let what = "cannot see the cluster";
+    let failed = |error| Failure::of(what, &error);
     let client = caller.connect(what).await?;
-    let reply = ask(&client, what).await?;
-    let own = client.status(v1::StatusRequest {}).await.map_err(|error| Failure::of(what, &error))?;
-    let asked = reply.members.iter().map(|member| async {
-        match member.node == own.node {
-            true => Some(own.clone()),
-            false => said(&member.client_addr).await,
-        }
-    });
-    let statuses: Vec<Option<v1::StatusReply>> = futures::future::join_all(asked).await;
-    let newest = statuses.iter().flatten().map(|status| status.last_index).max().unwrap_or_default();
-    let report = |(member, status): (&v1::Member, &Option<v1::StatusReply>)| Report {
+    let known = members::known(&client).await.map_err(failed)?;
+    let own = client.status(v1::StatusRequest {}).await.map_err(failed)?;
+    let asked = members::ask(known, &own).await;
+    let statuses = || asked.iter().filter_map(|asked| asked.said.as_ref().ok());
+    let newest = statuses().map(|status| status.last_index).max().unwrap_or_default();
+    let report = |Asked { member, said }: &Asked| Report {
         node: member.node,
-        state: match status {
-            None => "unreachable",
-            Some(status) if status.leads => "leads",
-            Some(_) if !member.votes => "learns",
-            Some(status) if status.leader == 0 => "knows no leader",
-            Some(_) => "follows",
+        state: match said {
+            Err(_) => "unreachable",
+            Ok(status) if status.leads => "leads",
+            Ok(_) if !member.votes => "learns",
+            Ok(status) if status.leader == 0 => "knows no leader",
+            Ok(_) => "follows",
         },
         client_addr: member.client_addr.clone(),
-        lag: status.as_ref().map(|status| newest.saturating_sub(status.applied_index)),
-        status: status.as_ref().map(Pong::from),
+        lag: said.as_ref().ok().map(|status| newest.saturating_sub(status.applied_index)),
+        why: said.as_ref().err().cloned(),
+        status: said.as_ref().ok().map(Pong::from),
     };
-    let reports: Vec<Report> = reply.members.iter().zip(&statuses).map(report).collect();
-    let leads = reports.iter().any(|report| report.state == "leads");
-    print::draw(caller.output, &List(reports));
-    if !leads {
-        print::say("no node says that it leads: nothing is granted, and no lease ends, until one is elected");
+    let leads = statuses().any(|status| status.leads);
+    let follows = statuses().find(|status| status.leader != 0).map(|status| status.leader);
+    print::draw(caller.output, &List(asked.iter().map(report).collect::<Vec<_>>()));
+    for Asked { member, said } in &asked {
+        if let Err(why) = said {
+            print::say(&format!("node {} could not be asked: {why}", member.node));
+        }
+    }
+    say_how_many_answer(&Votes::count(&asked));
+    match (leads, follows) {
+        (true, _) => {}
+        (false, Some(leader)) => print::say(&format!("node {leader} leads by the word of those that answer")),
+        (false, None) => {
+            print::say("no node says that it leads: nothing is granted, and no lease ends, until one is elected");
+        }
     }
     Ok(if leads { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn said(address: &str) -> Option<v1::StatusReply> {
-    let asked = async { Client::connect(address).await.ok()?.status(v1::StatusRequest {}).await.ok() };
-    tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
+/// One node has no vote to lose, and needs no words.
+fn say_how_many_answer(votes: &Votes) {
+    let Votes { answer, all } = votes;
+    if *all > 1 {
+        let then = match votes.may_fail() {
+            Some(0) => "none of them may fail".into(),
+            Some(count) => format!("{count} of them may fail"),
+            None => "this is no majority".into(),
+        };
+        print::say(&format!("{answer} of {all} voting members answer; {then}"));
+    }
 }
 
 async fn add(caller: &Caller, NodeAt { node, address }: NodeAt) -> Result<ExitCode, Failure> {

@@ -3,12 +3,12 @@
 use super::instances::Instance;
 use super::{Caller, feed, stop_signal};
 use crate::args::{Discover, Form, Output};
+use crate::beside::{Beside, PRIVATE, PUBLIC};
 use crate::failure::Failure;
 use crate::page::{List, Page};
 use crate::print::{self, Draw};
 use crate::screen::Screen;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -57,6 +57,7 @@ async fn hint(client: &Client, service: &str) {
     if let Ok(there) = there
         && !there.is_empty()
     {
+        let service = print::quoted(service);
         let there = print::count(there.len() as u64, "instance is", "instances are");
         print::say(&format!(
             "{there} registered, but not for new work or not as asked for: tenure service {look} {service}"
@@ -194,22 +195,19 @@ fn cannot_write(file: &Path, error: &io::Error) -> Failure {
 
 /// All or nothing, whenever the machine stops; with the permissions that it has.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let new = path.with_file_name(format!(".{name}.tenure-new"));
-    let mut file = File::create(&new)?;
-    if let Ok(old) = std::fs::metadata(path) {
-        file.set_permissions(old.permissions())?;
+    let old = std::fs::metadata(path).ok();
+    let mut new = Beside::create(path, if old.is_some() { PRIVATE } else { PUBLIC })?;
+    if let Some(old) = old {
+        new.file().set_permissions(old.permissions())?;
     }
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    new.file().write_all(text.as_bytes())?;
+    new.rename(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -225,5 +223,17 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
         assert!(write(&directory.path().join("none/file"), "x").is_err());
+    }
+
+    #[test]
+    fn planted_symlink_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, victim) = (directory.path().join("hosts"), directory.path().join("victim"));
+        std::fs::write(&victim, "kept\n").unwrap();
+        std::os::unix::fs::symlink(&victim, directory.path().join(".hosts.tenure-new")).unwrap();
+        write(&path, "one\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept\n");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
     }
 }

@@ -224,10 +224,9 @@ impl Row for Event {
 pub(crate) async fn history(caller: &Caller, args: History) -> Result<ExitCode, Failure> {
     let what = "cannot tell what happened";
     let client = caller.connect(what).await?;
-    let hint = args
-        .name
-        .as_ref()
-        .map(|name| format!("only {name} itself was asked for; what starts so: tenure history --prefix {name}"));
+    let hint = args.name.as_ref().map(|name| (name, print::quoted(name))).map(|(name, quoted)| {
+        format!("only {name} itself was asked for; what starts so: tenure history --prefix {quoted}")
+    });
     let mut request = v1::HistoryRequest {
         resource: args.name.unwrap_or_default(),
         prefix: args.prefix.unwrap_or_default(),
@@ -256,7 +255,8 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
     let stopped = stop_signal()
         .map_err(|error| Failure::before(what, &error.to_string(), "Look with `tenure history` instead."))?;
     let client = caller.connect(what).await?;
-    let prefix = args.prefixes.join(" ");
+    // As they were typed, each with a space before it.
+    let typed: String = args.prefixes.iter().map(|prefix| format!(" {}", print::quoted(prefix))).collect();
     let request = v1::WatchRequest { prefixes: args.prefixes, after: args.after, ..v1::WatchRequest::default() };
     let mut replies = client.watch_stream(request).await.map_err(|error| Failure::of(what, &error))?;
     let mut at: Option<v1::Cursor> = None;
@@ -271,19 +271,18 @@ pub(crate) async fn watch(caller: &Caller, args: Watch) -> Result<ExitCode, Fail
                 reply.events.into_iter().map(Event::new).for_each(|event| tell(caller.output, &event));
                 at = reply.cursor.or(at);
             }
-            Ok(None) => return Err(broken(&prefix, at, &Error::Broken("the server closed the stream".into()))),
-            Err(status) => return Err(broken(&prefix, at, &status.into())),
+            Ok(None) => return Err(broken(&typed, at, &Error::Broken("the server closed the stream".into()))),
+            Err(status) => return Err(broken(&typed, at, &status.into())),
         }
     }
 }
 
 /// A watch that was under way says where to go on.
-fn broken(prefix: &str, at: Option<v1::Cursor>, error: &Error) -> Failure {
+fn broken(typed: &str, at: Option<v1::Cursor>, error: &Error) -> Failure {
     match (error, at) {
         (Error::Broken(why), Some(at)) => {
             let place = write_cursor(&at);
-            let space = if prefix.is_empty() { "" } else { " " };
-            let next = format!("Go on without a gap: tenure watch{space}{prefix} --after {place}");
+            let next = format!("Go on without a gap: tenure watch{typed} --after {place}");
             Failure::unreachable("the watch has ended", why, &next)
         }
         _ => Failure::of("cannot watch", error),

@@ -47,6 +47,7 @@ pub(crate) async fn break_claims(caller: &Caller, args: Break) -> Result<ExitCod
         }
         None if broken.free_in_ms > 0 => {
             print::say(&format!("{claims} on {name} broken; vacating for {free_in}, as was promised to the holder"));
+            let name = print::quoted(name);
             print::say(&format!("free it at once with: tenure break {name} --now --reason TEXT"));
         }
         None => print::say(&format!("{claims} on {name} broken; it is free")),
@@ -80,7 +81,7 @@ pub(crate) async fn transfer(caller: &Caller, args: Transfer) -> Result<ExitCode
         Output::Table => {
             let Reserved { name, lease, .. } = &reserved;
             print::say(&format!("{} is broken, and the next seat reserved for lease {lease}", args.handle));
-            print::say(&format!("see when it is seated with: tenure show {name}"));
+            print::say(&format!("see when it is seated with: tenure show {}", print::quoted(name)));
         }
         output => print::one(output, &reserved.name, &reserved),
     }

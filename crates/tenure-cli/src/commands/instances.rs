@@ -124,7 +124,7 @@ pub(crate) async fn deregister(caller: &Caller, args: Deregister) -> Result<Exit
     let client = caller.connect(&what).await?;
     let force = args.force.then(|| v1::Force { by: tenure::default_holder(), reason: args.reason, now: false });
     let (service, id) = (key.service.to_string(), key.id.to_string());
-    let request = v1::DeregisterRequest { service, id, lease: 0, force };
+    let request = v1::DeregisterRequest { service, id, force, ..v1::DeregisterRequest::default() };
     client.deregister(request).await.map_err(|error| Failure::of(&what, &error))?;
     Ok(ExitCode::SUCCESS)
 }

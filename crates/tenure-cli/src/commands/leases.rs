@@ -274,7 +274,7 @@ impl Draw for Ended {
 async fn release(caller: &Caller, lease: u64) -> Result<ExitCode, Failure> {
     let what = format!("cannot release lease {}", lease_text(lease));
     let client = caller.connect(&what).await?;
-    let request = v1::ReleaseLeaseRequest { lease };
+    let request = v1::ReleaseLeaseRequest { lease, ..v1::ReleaseLeaseRequest::default() };
     client.release_lease(request).await.map_err(|error| Failure::of(&what, &error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,7 @@ mod keeping;
 mod keys;
 mod leases;
 mod manual;
+mod members;
 mod once;
 mod pki;
 mod register;
@@ -29,6 +30,7 @@ mod run;
 mod serve;
 mod server;
 mod show;
+#[cfg(feature = "tui")]
 mod top;
 mod wait;
 mod why;
@@ -58,6 +60,7 @@ pub(crate) use run::run;
 pub(crate) use serve::serve;
 pub(crate) use server::{ping, version};
 pub(crate) use show::show;
+#[cfg(feature = "tui")]
 pub(crate) use top::top;
 pub(crate) use why::why;
 
@@ -84,17 +87,18 @@ impl Caller {
     async fn connect(&self, what: &str) -> Result<Client, Failure> {
         let next = "Write it like --addr http://127.0.0.1:7420, several with commas, or set TENURE_ADDR.";
         are_addresses(&self.addr).map_err(|why| Failure::usage(what, &why, next))?;
-        let connected = match Client::builder().addrs(&self.addr).security_from_env() {
-            Ok(builder) => builder.connect().await,
-            Err(error) => Err(error),
-        };
-        connected.map_err(|error| match error {
+        connect_to(&self.addr).await.map_err(|error| match error {
             Error::Local(why) => {
                 Failure::usage(what, &why, "Correct TENURE_CA_FILE, TENURE_API_KEY or TENURE_API_KEY_FILE.")
             }
             other => Failure::of(what, &other),
         })
     }
+}
+
+/// Connects to the first of these addresses that answers, with the authority and the API key of the environment.
+async fn connect_to(addrs: &str) -> Result<Client, Error> {
+    Client::builder().addrs(addrs).security_from_env()?.connect().await
 }
 
 /// Whether each of a list could be the address of a server. A port that cannot be would be taken for none.

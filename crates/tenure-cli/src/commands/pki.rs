@@ -5,20 +5,20 @@ use crate::args::{Keygen, Nodes, Output, Pki};
 use crate::clock;
 use crate::failure::Failure;
 use crate::print;
-use jiff::ToSpan;
-use jiff::civil::Date;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tenure_server::{PEERS_MAX, Role, draw_api_key};
+use tenure_server::peers::{NodeName, is_cluster_name};
+use tenure_server::{Entropy, PEERS_MAX, Role, SystemEntropy, draw_api_key};
 
 /// How long certificates are good for, in years. The authority outlives many of its nodes'.
 const AUTHORITY_YEARS: i32 = 10;
@@ -28,6 +28,9 @@ const NODE_YEARS: i32 = 2;
 const HERE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 const HOST_BYTES_MAX: usize = 253;
+
+/// Where the name of the cluster is kept, beside the authority.
+const NAME_FILE: &str = "cluster-name";
 
 const WHAT: &str = "cannot make certificates";
 
@@ -95,11 +98,15 @@ impl Authority {
         Ok(pair(dir, "ca", certificate, &self.key))
     }
 
-    /// A certificate for both ends of a connection between peers; clients may be shown it, too.
-    fn node(&self, dir: &Path, node: u64, host: &str) -> Result<[Part; 2], rcgen::Error> {
+    /// A certificate for both ends of a connection between peers; clients may be shown it, too. Without the name of a cluster
+    /// it has no identity.
+    fn node(&self, dir: &Path, cluster: Option<&str>, node: u64, host: &str) -> Result<[Part; 2], rcgen::Error> {
         let others = HERE.iter().filter(|name| **name != host);
         let names: Vec<String> = [&host].into_iter().chain(others).map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names)?;
+        if let Some(name) = cluster.and_then(|cluster| NodeName::new(cluster, node)) {
+            params.subject_alt_names.push(SanType::URI(name.to_string().as_str().try_into()?));
+        }
         params.distinguished_name.push(DnType::CommonName, format!("Tenure node {node}"));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
@@ -116,21 +123,22 @@ fn pair(dir: &Path, name: &str, certificate: String, key: &KeyPair) -> [Part; 2]
     [part("crt", certificate, false), part("key", key.serialize_pem(), true)]
 }
 
-/// From yesterday on, for clocks that are behind.
+/// From yesterday on, for clocks that are behind. To the second: of two certificates of a node, the later one is the newer one.
 fn run_for(params: &mut CertificateParams, years: i32) {
-    let at = |date: Date| {
-        let part = |number: i8| u8::try_from(number).unwrap_or(1);
-        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
-    };
-    let today = clock::today();
-    params.not_before = at(today.saturating_sub(1.day()));
-    params.not_after = at(today.saturating_add(years.years()));
+    let (begin, end) = clock::validity(years);
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    (params.not_before, params.not_after) = (epoch + begin, epoch + end);
 }
 
 fn init(output: Output, nodes: &Nodes) -> Result<(), Failure> {
+    let name = match &nodes.cluster_name {
+        Some(name) => checked(name)?,
+        None => format!("{:016x}", SystemEntropy.draw()),
+    };
     let authority = KeyPair::generate().map(Authority::of).map_err(failed)?;
     let mut parts: Vec<Part> = authority.files(&nodes.dir).map_err(failed)?.into();
-    parts.extend(of_nodes(&authority, nodes)?);
+    parts.push(name_file(&nodes.dir, &name));
+    parts.extend(of_nodes(&authority, Some(&name), nodes)?);
     write(&nodes.dir, &parts)?;
     tell(output, nodes, &parts);
     print::say("ca.key makes further nodes: keep it away from all of them");
@@ -145,15 +153,62 @@ fn add(output: Output, nodes: &Nodes) -> Result<(), Failure> {
     };
     let pem = std::fs::read_to_string(&path).map_err(|error| cannot(error.to_string()))?;
     let key = KeyPair::from_pem(&pem).map_err(|_| cannot("it is not the key of an authority".into()))?;
-    let parts = of_nodes(&Authority::of(key), nodes)?;
+    let kept = kept_name(&nodes.dir)?;
+    let name = match (&kept, &nodes.cluster_name) {
+        (_, Some(name)) => Some(checked(name)?),
+        (kept, None) => kept.clone(),
+    };
+    if let (Some(kept), Some(name)) = (&kept, &name)
+        && kept != name
+    {
+        let why = format!("the cluster of {} is {kept}, not {name}", nodes.dir.display());
+        return Err(Failure::usage(WHAT, &why, "Leave --cluster-name away, or name another directory with --dir."));
+    }
+    let mut parts = of_nodes(&Authority::of(key), name.as_deref(), nodes)?;
+    if let (None, Some(name)) = (&kept, &name) {
+        parts.push(name_file(&nodes.dir, name));
+    }
     write(&nodes.dir, &parts)?;
     tell(output, nodes, &parts);
+    if name.is_none() {
+        print::say(
+            "these certificates have no identity, because no cluster name is kept beside ca.key; to make some with",
+        );
+        print::say("        one, say --cluster-name NAME");
+    }
     Ok(())
 }
 
-fn of_nodes(authority: &Authority, nodes: &Nodes) -> Result<Vec<Part>, Failure> {
+/// The name that `init` has kept; none in a directory from before there were names.
+fn kept_name(dir: &Path) -> Result<Option<String>, Failure> {
+    let path = dir.join(NAME_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => checked(text.trim_end()).map(Some),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let why = format!("cannot read {}: {error}", path.display());
+            Err(Failure::before(WHAT, &why, "See who may read it."))
+        }
+    }
+}
+
+fn checked(name: &str) -> Result<String, Failure> {
+    match is_cluster_name(name) {
+        true => Ok(name.to_owned()),
+        false => {
+            let why = format!("{name:?} is no name for a cluster");
+            Err(Failure::usage(WHAT, &why, "Use up to 63 lower-case letters, digits and hyphens."))
+        }
+    }
+}
+
+fn name_file(dir: &Path, name: &str) -> Part {
+    Part { path: dir.join(NAME_FILE), text: format!("{name}\n"), is_secret: false }
+}
+
+fn of_nodes(authority: &Authority, cluster: Option<&str>, nodes: &Nodes) -> Result<Vec<Part>, Failure> {
     let read = read_nodes(&nodes.nodes)?;
-    let made = read.iter().map(|(node, host)| authority.node(&nodes.dir, *node, host));
+    let made = read.iter().map(|(node, host)| authority.node(&nodes.dir, cluster, *node, host));
     Ok(made.collect::<Result<Vec<_>, _>>().map_err(failed)?.into_iter().flatten().collect())
 }
 

@@ -158,7 +158,7 @@ fn over(listed: &Registration, loss: &Loss) -> Failure {
     Failure::lost(
         &format!("no longer registered: {name}"),
         &loss.to_string(),
-        &format!("Ask `tenure why {name}`, and register again when it may."),
+        &format!("Ask `tenure why {}`, and register again when it may.", print::quoted(&name)),
     )
 }
 

@@ -119,6 +119,7 @@ fn tell(output: Output, revoked: &Revoked, now: bool) {
         print::say(&format!("and {} more do so", revoked.vacating_ms.len() - TOLD_MAX));
     }
     if let Some(name) = revoked.vacating_ms.keys().next() {
+        let name = print::quoted(name);
         print::say(&format!("free it at once with: tenure break {name} --now --reason TEXT"));
     }
     if now {

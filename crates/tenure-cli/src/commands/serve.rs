@@ -2,6 +2,7 @@
 
 use super::stop_signal;
 use crate::args::Serve;
+use crate::certificates::Certificates;
 use crate::config::{Effective, Settings};
 use crate::failure::Failure;
 use crate::log::Voice;
@@ -17,8 +18,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_server::Settings as Doors;
-use tenure_server::disk::Directory;
+use tenure_server::disk::{Directory, SharedDisk};
 use tenure_server::peers::{Host, Wire};
+use tenure_server::raft::{BadEntry, Fault, OpenError};
 use tenure_server::{
     Access, Begin, Clock, Environment, Lock, Node, PeerTls, Place, Served, SystemClock, SystemEntropy, Tuning, Workers,
 };
@@ -31,7 +33,7 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let traces = settings.otlp_endpoint.as_deref().map(|endpoint| Traces::open(endpoint, settings.otlp_ratio));
     let traces = traces.transpose()?;
     let voice = Voice::raise(settings.log_format, &settings.log, traces.as_ref())?;
-    match (run(settings, voice, traces, clock).await, voice) {
+    match (run(settings, serve.said.try_entry_again, voice, traces, clock).await, voice) {
         (Err(failure), Voice::Json) => Ok(failure.log()),
         (ended, _) => ended,
     }
@@ -39,6 +41,7 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
 
 async fn run(
     settings: Settings,
+    try_entry_again: bool,
     voice: Voice,
     traces: Option<Traces>,
     clock: Arc<SystemClock>,
@@ -50,8 +53,12 @@ async fn run(
     let lock = Lock::take(&directory).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
     // The end of the process frees the lock and nothing before it: a stuck writer may outlive the serving.
     std::mem::forget(lock);
+    if try_entry_again {
+        forget_deaths(&directory)?;
+    }
     let plan = place::of(&settings, what)?;
-    let (tls, peer_tls) = (secure::tls(&settings, what)?, secure::peer_tls(&settings, what)?);
+    let certificates = Certificates::open(&settings, what)?;
+    let (tls, peer_tls) = (certificates.tls(), certificates.peer_tls());
     let access = secure::access(&settings, what)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let doors = Doors { tls, access: access.clone(), peers_speak_tls: peer_tls.is_some(), ..doors(&settings, what)? };
@@ -69,15 +76,19 @@ async fn run(
         None if !is_alone => return Err(unheard(what)),
         None => {}
     }
+    let hangups = || signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""));
     if let Some(path) = settings.api_keys {
-        let hangups = signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""))?;
-        tokio::spawn(read_keys_again(path, access, hangups));
+        tokio::spawn(read_keys_again(path, access, hangups()?));
+    }
+    if !certificates.are_none() {
+        tokio::spawn(certificates.keep(node.clone(), hangups()?));
     }
     let address = listener.local_addr().map_or_else(|_| String::from("?"), |address| format!("{scheme}://{address}"));
     let ready = async {
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
         voice.ready(&node, &directory, &address, clock.monotonic());
         supervisor::ready();
+        warn_of_readers(&directory);
         Ok::<(), Failure>(())
     };
     let serve = async {
@@ -108,7 +119,12 @@ async fn run(
     if let Some(traces) = traces {
         traces.close().await;
     }
-    match served.map_err(|error| Failure::new(what, &error.to_string(), ""))? {
+    ended(served.map_err(|error| Failure::new(what, &error.to_string(), ""))?, voice)
+}
+
+/// How the process ends after it has served.
+fn ended(served: Served, voice: Voice) -> Result<ExitCode, Failure> {
+    match served {
         Served::Stopped => {
             voice.stopped();
             Ok(ExitCode::SUCCESS)
@@ -178,6 +194,14 @@ async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, 
     }
 }
 
+/// Data that other users of the machine can read is worth a line, after those that say that the server is ready.
+fn warn_of_readers(directory: &Path) {
+    if let Some(mode) = tenure_server::mode_for_others(directory) {
+        let (directory, mode) = (directory.display(), format!("{mode:o}"));
+        tracing::warn!(%directory, mode, "the data directory can be read by other users; close it with chmod go-rwx");
+    }
+}
+
 fn place(plan: Plan, scheme: &str, listener: &TcpListener, peers: Option<&TcpListener>) -> Place {
     // Whoever listens on every interface has not said where it is.
     let bound = |listener: &TcpListener| match listener.local_addr() {
@@ -206,6 +230,30 @@ fn cannot_open(directory: &Path) -> String {
     format!("cannot open {}", directory.display())
 }
 
+/// The next start tries an entry again at which this node died.
+fn forget_deaths(directory: &Path) -> Result<(), Failure> {
+    let disk: SharedDisk = Arc::new(Directory::new(directory));
+    tenure_server::raft::forget_deaths(&disk)
+        .map_err(|error| Failure::before(&cannot_open(directory), &error.to_string(), "See who may write there."))
+}
+
+/// An entry of the log that stops every start.
+fn stopped_by(directory: &Path, entry: &BadEntry) -> Failure {
+    let (from, index) = (directory.display(), entry.index);
+    let again = match entry.what {
+        Fault::Died(_) => "Try it again with `tenure serve --try-entry-again`, or start a newer build.",
+        Fault::Unreadable(_) | Fault::Panics => "Start a newer build, if there is one.",
+    };
+    let next = format!(
+        "It is not started again. If other nodes of its cluster run, rebuild this one from them.\n        \
+         {again}\n        \
+         Or stop all nodes, and make a new cluster without the entry:\n        \
+         tenure cluster recover --from {from} --skip-entry {index} --data-dir NEW\n        \
+         See An entry that stops every node in docs/operating.md."
+    );
+    Failure::stuck(&cannot_open(directory), &entry.to_string(), &next)
+}
+
 async fn open(
     directory: &Path,
     place: Place,
@@ -223,7 +271,10 @@ async fn open(
         place,
     };
     let opened = Node::open(environment).await;
-    let (node, opened) = opened.map_err(|error| Failure::new(&cannot_open(directory), &error.to_string(), ""))?;
+    let (node, opened) = opened.map_err(|error| match error {
+        OpenError::Entry(entry) => stopped_by(directory, &entry),
+        error => Failure::new(&cannot_open(directory), &error.to_string(), ""),
+    })?;
     if let Some(torn) = opened.torn {
         voice.recovered(&torn);
     }

@@ -107,14 +107,14 @@ fn lasts_ms(held: &Holding) -> u64 {
 
 /// What to type, with what it does.
 fn try_next(show: &Show) -> Vec<String> {
-    let name = &show.name;
+    let name = print::quoted(&show.name);
     let mut lines = Vec::new();
     match show.state.as_str() {
         "free" => lines.push(format!("tenure acquire {name}")),
         _ => lines.push(format!("tenure acquire {name} --wait 5m")),
     }
     if let [held] = show.holders.as_slice() {
-        lines.push(format!("tenure break {} --delay 30s --reason TEXT", held.handle));
+        lines.push(format!("tenure break {} --delay 30s --reason TEXT", print::quoted(&held.handle)));
     } else if !show.holders.is_empty() {
         lines.push(format!("tenure break {name} --delay 30s --reason TEXT"));
     } else if !show.vacating.is_empty() {

@@ -131,8 +131,8 @@ impl WhyInstance {
     }
 
     pub(super) fn try_next(&self) -> Vec<String> {
-        let name = &self.instance;
-        let service = name.rsplit_once('/').map_or(name.as_str(), |(service, _)| service);
+        let service = self.instance.rsplit_once('/').map_or(self.instance.as_str(), |(service, _)| service);
+        let (name, service) = (print::quoted(&self.instance), print::quoted(service));
         let mut lines = vec![format!("tenure service show {service}")];
         match &self.living {
             Some(living) if living.draining.is_some() => lines.push(format!("tenure service undrain {name}")),

@@ -52,7 +52,10 @@ impl Signals {
     /// Catches signals from now on. What was ignored when this process was started stays ignored, for it and for the
     /// command, as `nohup` wants it.
     pub(crate) fn catch() -> io::Result<Self> {
-        let ignored = ignored();
+        Self::catch_but(ignored())
+    }
+
+    fn catch_but(ignored: u64) -> io::Result<Self> {
         let wanted = FORWARDED.into_iter().filter(|signal| !is_in(ignored, *signal) || *signal == Signal::CONT);
         let caught = wanted.map(|kind| Ok((kind, signal(SignalKind::from_raw(kind.as_raw()))?)));
         Ok(Self { caught: caught.collect::<io::Result<_>>()?, announce: None, held: None })
@@ -150,7 +153,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_caught_is_given_one_by_one() {
-        let mut signals = Signals::catch().unwrap();
+        // Whatever this process was started with, under `nohup` or in the background of a script.
+        let mut signals = Signals::catch_but(0).unwrap();
         kill_process(getpid(), Signal::WINCH).unwrap();
         assert_eq!(signals.next().await, Signal::WINCH);
         kill_process(getpid(), Signal::URG).unwrap();
@@ -163,7 +167,7 @@ mod tests {
     /// until it was told, and a second one does not.
     async fn who_is_told_is_waited_for() {
         for insists in [false, true] {
-            let (mut signals, mut announced) = Signals::catch().unwrap().announced();
+            let (mut signals, mut announced) = Signals::catch_but(0).unwrap().announced();
             kill_process(getpid(), Signal::QUIT).unwrap();
             let answer = tokio::select! {
                 answer = announced.recv() => answer.unwrap(),

@@ -162,7 +162,11 @@ async function main() {
   console.log('npm etcd3: done');
 }
 
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+// The package keeps connections open after close(), and with them the process: now and then it would never end by itself.
+main().then(
+  () => process.exit(0),
+  (error) => {
+    console.error(error);
+    process.exit(1);
+  },
+);

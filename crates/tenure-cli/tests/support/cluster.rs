@@ -1,12 +1,11 @@
 //! A cluster of real processes. Every byte between two of them goes through the test, which can hold it back: by pair and
 //! by direction, as a network that loses packets would.
 
-use super::{PATIENCE, Server, binary};
+use super::{PATIENCE, Server, binary, reserved};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener as Bound};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tempfile::TempDir;
@@ -47,19 +46,6 @@ struct Plan {
     wire: SocketAddr,
 }
 
-/// A port that is free, below those that the kernel gives to connections: it must still be free when a node starts again.
-fn free() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % 100).unwrap() * 100;
-    loop {
-        let port = 20_000 + (first + NEXT.fetch_add(1, Ordering::SeqCst)) % 12_000;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if Bound::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
-
 impl Cluster {
     /// Plans for so many nodes; none runs yet.
     pub async fn plan(size: u64, flags: &[&str]) -> Self {
@@ -67,7 +53,7 @@ impl Cluster {
         let mut plans = BTreeMap::new();
         for node in 1..=size {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let plan = Plan { client: free(), peer: free(), wire: listener.local_addr().unwrap() };
+            let plan = Plan { client: reserved(), peer: reserved(), wire: listener.local_addr().unwrap() };
             tokio::spawn(forward_all(listener, node, plan.peer, wires.clone()));
             plans.insert(node, plan);
         }
@@ -323,20 +309,20 @@ async fn copy(client: &Client) -> (Vec<(String, u64, u64)>, Vec<u64>, Vec<(u64, 
 }
 
 async fn forward_all(listener: TcpListener, to: u64, peer: SocketAddr, wires: Wires) {
+    let wire = listener.local_addr().unwrap();
     while let Ok((incoming, from)) = listener.accept().await {
         let wires = wires.clone();
         tokio::spawn(async move {
-            let from = wires.owner(from.port());
-            let is_new_allowed = |cuts: &Cuts| !from.is_some_and(|from| cuts.contains(&(from, to)));
+            let Some(from) = wires.owner((from, wire)).await else { return };
+            let is_new_allowed = |cuts: &Cuts| !cuts.contains(&(from, to));
             let mut cuts = wires.cuts.subscribe();
-            // Whoever cannot be reached is connected to when it can.
+            // A connection that is cut is made when the cut is healed.
             if cuts.wait_for(is_new_allowed).await.is_err() {
                 return;
             }
             let Ok(outgoing) = TcpStream::connect(peer).await else { return };
             let (from_there, to_there) = incoming.into_split();
             let (from_here, to_here) = outgoing.into_split();
-            let from = from.unwrap_or_default();
             tokio::join!(
                 carry(from_there, to_here, (from, to), wires.cuts.subscribe()),
                 carry(from_here, to_there, (to, from), wires.cuts.subscribe()),
@@ -345,20 +331,50 @@ async fn forward_all(listener: TcpListener, to: u64, peer: SocketAddr, wires: Wi
     }
 }
 
+/// Both ends of a connection, the one that connected first.
+type Ends = (SocketAddr, SocketAddr);
+
+/// The number of a connection that no node has made: a test did.
+const STRANGER: u64 = 0;
+
 impl Wires {
-    /// The node whose process has this port open, by the kernel's own books.
-    fn owner(&self, port: u16) -> Option<u64> {
-        let sockets = std::fs::read_to_string("/proc/net/tcp").ok()?;
-        let ours = format!("0100007F:{port:04X}");
-        let line = sockets.lines().find(|line| line.split_whitespace().nth(1) == Some(&ours))?;
-        let inode = format!("socket:[{}]", line.split_whitespace().nth(9)?);
-        let pids = self.pids.lock().unwrap().clone();
-        let has_it = |pid: &String| {
+    /// The node whose process has made this connection. None: no process has it open any longer. A connection without an owner
+    /// must not be carried: no cut would hold it back.
+    async fn owner(&self, ends: Ends) -> Option<u64> {
+        let is_ours = |pid: &str, socket: &str| {
             let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-            files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|link| link.to_string_lossy() == inode)
+            files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|link| link.to_string_lossy() == socket)
         };
-        pids.iter().find(|(_, pid)| has_it(pid)).map(|(node, _)| *node)
+        let start = Instant::now();
+        loop {
+            // The kernel's list is not read in one piece, and a process may have begun a moment ago.
+            if let Some(socket) = socket_of(ends) {
+                let pids = self.pids.lock().unwrap().clone();
+                let node = pids.iter().find(|(_, pid)| is_ours(pid, &socket)).map(|(node, _)| *node);
+                if node.is_some() || is_ours("self", &socket) {
+                    return node.or(Some(STRANGER));
+                }
+            }
+            if start.elapsed() > PATIENCE / 10 {
+                return None;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
     }
+}
+
+/// What the end that connected is called among the open files of its process. Both ends are compared: another connection to another
+/// address may have had the same port, and is listed for a while after it was closed.
+fn socket_of((from, to): Ends) -> Option<String> {
+    let listed = |address: SocketAddr| match address.ip() {
+        std::net::IpAddr::V4(ip) => format!("{:08X}:{:04X}", u32::from_le_bytes(ip.octets()), address.port()),
+        std::net::IpAddr::V6(_) => unreachable!("wires listen at 127.0.0.1"),
+    };
+    let sockets = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    let (from, to) = (listed(from), listed(to));
+    let mut lines = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let line = lines.find(|line| line.get(1) == Some(&from.as_str()) && line.get(2) == Some(&to.as_str()))?;
+    Some(format!("socket:[{}]", line.get(9)?))
 }
 
 /// Carries bytes one way. What is cut waits, as it would for packets that are sent again and again.

@@ -1,7 +1,8 @@
 //! Real etcd servers for tests, from the package that `make test` unpacks. Never a test.
 
+use super::reserved;
 use super::{PATIENCE, Server};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl Peer {
 
     fn try_etcd(program: &Path) -> Option<Self> {
         let data = tempfile::tempdir().unwrap();
-        let [endpoint, peers] = free_ports().map(|port| format!("http://127.0.0.1:{port}"));
+        let [endpoint, peers] = [(); 2].map(|()| format!("http://{}", reserved()));
         let mut child = Command::new(program)
             .args(["--name", "one", "--log-level", "error", "--unsafe-no-fsync", "--data-dir"])
             .arg(data.path())
@@ -117,11 +118,6 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
-}
-
-fn free_ports() -> [u16; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 fn is_healthy(endpoint: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Real servers for tests: started, asked, stopped, killed. Never a test.
 #![allow(
     dead_code,
+    unused_imports,
     unreachable_pub,
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,9 +12,8 @@
 pub mod agents;
 pub mod cluster;
 pub mod etcd;
-pub mod http;
 pub mod load;
-pub mod proxy;
+
 pub mod raw;
 pub mod shim;
 pub mod terminal;
@@ -24,11 +24,11 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tenure::v1::acquire_reply::State;
-use tenure::{Client, Error, v1};
-
-/// Nothing that is waited for takes this long unless it never comes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use tenure::Client;
+pub use tenure_testkit::ports::reserved;
+pub use tenure_testkit::{
+    PATIENCE, acquire, claim, deadlines, grant, http, proxy, renew, resources, revoke, soon, until, until_so,
+};
 
 pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_tenure")
@@ -68,7 +68,8 @@ impl Server {
 
     /// Starts a server under another program, such as strace with a fault to inject.
     pub fn start_under(wrapper: &[&str], directory: &Path) -> Self {
-        Self::spawn(wrapper, directory, "127.0.0.1:0")
+        // A port of its own, so that a later server can have the same address.
+        Self::spawn(wrapper, directory, &reserved().to_string())
     }
 
     fn spawn(wrapper: &[&str], directory: &Path, listen: &str) -> Self {
@@ -195,6 +196,12 @@ impl Server {
     }
 }
 
+impl http::Listens for Server {
+    fn addr(&self) -> &str {
+        &self.addr
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
@@ -217,63 +224,4 @@ impl Drop for Running {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-pub fn grant(lease: u64, holder: &str, ttl_ms: i64) -> v1::GrantRequest {
-    v1::GrantRequest { lease, holder: holder.into(), ttl_ms, request: lease, ..Default::default() }
-}
-
-pub fn claim(name: &str, lease: u64, holder: &str, ttl_ms: i64) -> v1::AcquireRequest {
-    v1::AcquireRequest { resource: name.into(), grant: Some(grant(lease, holder, ttl_ms)), ..Default::default() }
-}
-
-pub fn revoke(lease: u64, by: &str, reason: &str) -> v1::RevokeRequest {
-    let which = Some(v1::revoke_request::Which::Lease(lease));
-    v1::RevokeRequest { which, by: by.into(), reason: reason.into(), ..Default::default() }
-}
-
-/// Acquires, and gives the fence.
-pub async fn acquire(client: &Client, request: v1::AcquireRequest) -> Result<u64, Error> {
-    let reply = client.acquire(request).await?;
-    match reply.state {
-        Some(State::Fence(fence)) => Ok(fence),
-        other => panic!("the claim was not seated: {other:?}"),
-    }
-}
-
-pub async fn renew(client: &Client, lease: u64) -> Result<v1::RenewReply, Error> {
-    client.renew(v1::RenewRequest { leases: vec![lease], ..Default::default() }).await
-}
-
-/// All resources, by name.
-pub async fn resources(client: &Client) -> Vec<v1::Resource> {
-    let mut items = Vec::new();
-    let mut request = v1::ListResourcesRequest { limit: 500, ..Default::default() };
-    loop {
-        let page = client.list_resources(request.clone()).await.unwrap();
-        items.extend(page.items);
-        if page.next.is_empty() {
-            return items;
-        }
-        request.from = page.next;
-    }
-}
-
-/// The deadline of every living lease, in service time.
-pub async fn deadlines(client: &Client) -> std::collections::BTreeMap<u64, u64> {
-    let mut deadlines = std::collections::BTreeMap::new();
-    let mut request = v1::ListLeasesRequest { limit: 500, ..Default::default() };
-    loop {
-        let page = client.list_leases(request.clone()).await.unwrap();
-        deadlines.extend(page.items.iter().map(|item| (item.lease, page.now_ms + item.remaining_ms)));
-        if page.next == 0 {
-            return deadlines;
-        }
-        request.from = page.next;
-    }
-}
-
-/// Waits for something that comes, or fails: no test stands still.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} never came"))
 }

@@ -105,6 +105,15 @@ impl Call {
         self.asks.send_data(framed(message), false).unwrap();
     }
 
+    /// Announces a message of this length, and sends only so much of it.
+    pub fn begin(&mut self, length: u32, sent: usize) {
+        let mut bytes = BytesMut::with_capacity(5 + sent);
+        bytes.put_u8(0);
+        bytes.put_u32(length);
+        bytes.put_bytes(7, sent);
+        self.asks.send_data(bytes.freeze(), false).unwrap();
+    }
+
     async fn body(&mut self) -> Option<&mut RecvStream> {
         if let Some(answer) = self.answer.take() {
             let (head, body) = answer.await.ok()?.into_parts();

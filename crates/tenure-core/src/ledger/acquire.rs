@@ -13,6 +13,7 @@ use crate::limits::{CLAIMS_MAX, WAIT_MS_MAX};
 use crate::mode::{Mode, Units};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Outcome, Place, Refusal, Reply, Seat};
+use crate::request::RequestNumber;
 use crate::time::Moment;
 use alloc::vec::Vec;
 
@@ -29,6 +30,28 @@ struct Ask<'a> {
 
 impl Ledger {
     pub(super) fn acquire(&mut self, acquire: &Acquire, events: &mut Vec<Event>) -> Outcome {
+        let (On::Given(lease), Some(request)) = (&acquire.on, acquire.request) else {
+            return self.claim_all(acquire, events);
+        };
+        if self.is_answered(*lease, request) {
+            return self.answered_before(acquire, *lease, request);
+        }
+        let outcome = self.claim_all(acquire, events);
+        self.note_answered(*lease, request, &outcome);
+        outcome
+    }
+
+    /// A copy of a request that was answered: how its own claims stand, if it still has them.
+    fn answered_before(&self, acquire: &Acquire, lease: LeaseId, request: RequestNumber) -> Outcome {
+        let number = request.number();
+        let made = |want: &Want| self.request_of(lease, &want.resource) == Some(number);
+        if acquire.wants.iter().all(made) {
+            return Ok(self.staked(lease, &names(&acquire.wants)));
+        }
+        Err(Refusal::Answered { lease, number })
+    }
+
+    fn claim_all(&mut self, acquire: &Acquire, events: &mut Vec<Event>) -> Outcome {
         let id = acquire.lease();
         let is_there = match &acquire.on {
             On::New(grant) => self.is_retry(grant)?,
@@ -69,7 +92,8 @@ impl Ledger {
             }
             has.push(&want.resource);
         }
-        if has.len() == acquire.wants.len() {
+        // A request with a number has claims of its own.
+        if has.len() == acquire.wants.len() && acquire.request.is_none() {
             return Ok(Some(self.staked(id, &names(&acquire.wants))));
         }
         let missing = acquire.wants.iter().find(|want| !lease.stakes.contains_key(&want.resource));
@@ -258,8 +282,9 @@ impl Ledger {
         }
         if wait == Wait::Never {
             let wants: Vec<_> = ask.acquire.wants.iter().map(|want| (want.resource.clone(), want.mode)).collect();
-            let (lock_delay, epoch) = (ask.acquire.lock_delay, ask.acquire.epoch);
-            self.seat(ask.id, &Seating { wants: &wants, lock_delay, epoch }, &mut happenings);
+            let Acquire { lock_delay, epoch, secret, .. } = *ask.acquire;
+            let request = ask.acquire.request.map_or(0, RequestNumber::number);
+            self.seat(ask.id, &Seating { wants: &wants, lock_delay, epoch, request, secret }, &mut happenings);
         } else {
             self.queue(Waiter::new(ask.acquire, self.now, self.wall_ms), &mut happenings);
         }

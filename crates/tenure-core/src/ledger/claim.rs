@@ -45,7 +45,7 @@ impl Ledger {
     pub(super) fn release(&mut self, release: &Release, events: &mut Vec<Event>) -> Outcome {
         match self.behind(&release.handle) {
             Ok(lease) => {
-                let ending = Ending::plain(End::Released);
+                let ending = Ending::released(release.proof);
                 let mut happenings = alloc::vec![self.let_go(lease, &release.handle.resource, &ending)];
                 self.end_if_empty(lease, &ending, None, &mut happenings);
                 self.happened(happenings, events);
@@ -61,12 +61,19 @@ impl Ledger {
     pub(super) fn cancel(&mut self, cancel: &Cancel, events: &mut Vec<Event>) -> Outcome {
         let id = cancel.lease;
         let Some(lease) = self.leases.get(&id) else { return Err(self.no_lease(id)) };
-        if let Some(name) = cancel.resources.iter().find(|name| !lease.stakes.contains_key(*name)) {
-            return Err(Refusal::NoClaim { lease: id, resource: name.clone() });
+        let mut names = cancel.resources.clone();
+        match cancel.request {
+            // Other requests made the rest of the claims, or none has come yet, and then none will be made.
+            Some(request) => names.retain(|name| self.request_of(id, name) == Some(request.number())),
+            None => {
+                if let Some(name) = names.iter().find(|name| !lease.stakes.contains_key(*name)) {
+                    return Err(Refusal::NoClaim { lease: id, resource: name.clone() });
+                }
+            }
         }
-        let ending = Ending::plain(End::Released);
+        let ending = Ending::released(cancel.proof);
         let mut happenings = Vec::new();
-        for name in &cancel.resources {
+        for name in &names {
             match self.leases[&id].stakes.get(name) {
                 Some(Stake::Holding(_)) => happenings.push(self.let_go(id, name, &ending)),
                 Some(Stake::Waiting(arrival)) => happenings.extend(self.leave(*arrival, Leave::Cancelled).1),
@@ -74,9 +81,22 @@ impl Ledger {
                 None => {}
             }
         }
-        self.end_if_empty(id, &ending, None, &mut happenings);
-        self.happened(happenings, events);
+        if !happenings.is_empty() {
+            self.end_if_empty(id, &ending, None, &mut happenings);
+            self.happened(happenings, events);
+        }
         self.touch(id);
+        if let Some(request) = cancel.request {
+            self.note_answered(id, request, &Ok(Reply::Cancelled));
+        }
         Ok(Reply::Cancelled)
+    }
+
+    /// The number of the request that made a claim of a lease; 0 if it had none, and none if there is no such claim.
+    pub(super) fn request_of(&self, id: LeaseId, name: &Name) -> Option<u64> {
+        Some(match self.leases[&id].stakes.get(name)? {
+            Stake::Holding(holding) => holding.request,
+            Stake::Waiting(arrival) => self.waiters[arrival].request,
+        })
     }
 }

@@ -12,6 +12,7 @@ use crate::fence::Fence;
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, Key, LeaseId, Name};
 use crate::reply::{Outcome, Reply};
+use crate::request::Proof;
 use crate::time::Moment;
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
@@ -41,21 +42,30 @@ pub struct Vacating {
 pub(super) struct Ending {
     pub(super) how: End,
     pub(super) free: Free,
+    /// Of a release: what it showed.
+    proof: Proof,
 }
 
 impl Ending {
     pub(super) const fn plain(how: End) -> Self {
-        Self { how, free: Free::WhenVacated }
+        Self { how, free: Free::WhenVacated, proof: Proof::Handle }
+    }
+
+    pub(super) const fn released(proof: Proof) -> Self {
+        Self { how: End::Released, free: Free::WhenVacated, proof }
     }
 
     pub(super) fn forced(force: &Force) -> Self {
-        Self { how: End::Revoked { by: force.by.clone(), reason: force.reason.clone() }, free: force.free }
+        let how = End::Revoked { by: force.by.clone(), reason: force.reason.clone() };
+        Self { how, free: force.free, proof: Proof::Handle }
     }
 
     /// Until when a claim of a lease with this deadline stays as a vacating stake.
     fn vacates_until(&self, now: Moment, deadline: Moment, holding: &Holding) -> Option<Moment> {
         let promised = match (&self.how, self.free) {
             (_, Free::Now) => return None,
+            // Only its holder knows that it has stopped.
+            (End::Released, _) if !self.proof.frees(holding.secret) => deadline,
             (End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. }, _) => return None,
             // Whoever is found not to work is not waited for; only the fence protects what it was doing.
             (End::Unhealthy, _) => return None,
@@ -70,7 +80,7 @@ impl Ledger {
     pub(super) fn release_lease(&mut self, release: &ReleaseLease, events: &mut Vec<Event>) -> Outcome {
         let id = release.lease;
         if self.leases.contains_key(&id) {
-            self.end(id, &Ending::plain(End::Released), events);
+            self.end(id, &Ending::released(release.proof), events);
             return Ok(Reply::Released);
         }
         match self.history.lease(id) {
@@ -170,7 +180,7 @@ impl Ledger {
         let keys: BTreeSet<Key> = tree.iter().flat_map(|id| self.leases[id].keys.iter().cloned()).collect();
         happenings.extend(self.erase(&keys));
         self.leave_parent(root);
-        let with_root = Ending { how: End::ParentEnded { parent: root }, free: ending.free };
+        let with_root = Ending { how: End::ParentEnded { parent: root }, free: ending.free, proof: Proof::Handle };
         for id in tree {
             self.end_lease(id, if id == root { ending } else { &with_root }, happenings);
         }
@@ -287,8 +297,8 @@ impl Ledger {
         let Some(Stake::Holding(holding)) = lease.stakes.remove(name) else { unreachable!("the stake holds {name}") };
         lease.index.holding -= 1;
         lease.index.contended.remove(name);
-        let by_force = matches!(ending.how, End::Revoked { .. } | End::Superseded);
-        lease.lost = lease.lost.saturating_add(u32::from(by_force));
+        let by_holder = ending.how == End::Released && ending.proof.is_of(holding.secret);
+        lease.lost = lease.lost.saturating_add(u32::from(!by_holder));
         if let Some(ordered) = self.breaks.get(&holding.fence) {
             lease.index.breaks.remove(&(ordered.at, holding.fence));
         }

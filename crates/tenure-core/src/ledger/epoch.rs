@@ -26,9 +26,9 @@ impl Ledger {
         for want in &acquire.wants {
             let name = &want.resource;
             let living = self.resources.get(name).and_then(|resource| resource.epochs.get(holder));
-            let ended = self.history.claims(name).filter(|ended| ended.holder == *holder);
+            let ended = self.history.epoch(name, holder);
             let highest = living.and_then(|of_holder| of_holder.last()).map(|(epoch, _)| *epoch);
-            if let Some(current) = ended.filter_map(|ended| ended.epoch).chain(highest).max().filter(|it| *it > asked) {
+            if let Some(current) = ended.into_iter().chain(highest).max().filter(|it| *it > asked) {
                 return Err(Refusal::OlderEpoch {
                     holder: holder.clone(),
                     resource: name.clone(),

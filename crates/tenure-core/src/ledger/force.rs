@@ -3,13 +3,14 @@
 use super::Ledger;
 use super::deadlock::{Move, Step};
 use super::ending::Ending;
-use super::lease::{Holding, Stake};
+use super::lease::{Holding, Origin, Stake};
 use super::resource::{Claim, Outgoing};
 use super::seating::{Seating, Waiter};
 use super::wheel::Due;
 use crate::command::{Break, Force, Free, Transfer};
 use crate::event::{End, Event, Happening, Leave};
 use crate::fence::{Fence, Handle};
+use crate::limits::BREAK_ENDS_MAX;
 use crate::mode::Priority;
 use crate::names::{LeaseId, Name};
 use crate::reply::{Outcome, Refusal, Reply};
@@ -52,6 +53,9 @@ impl Ledger {
                 None => Refusal::NotHeld { resource: name.clone() },
             });
         }
+        if order.delay == Span::ZERO {
+            self.may_break(name, &holders)?;
+        }
         let (mut claims, mut free_at) = (vacating.len() as u64, self.now);
         for fence in holders {
             // It may have ended with the tree of the one before.
@@ -64,6 +68,20 @@ impl Ledger {
         }
         vacating.into_iter().for_each(|fence| self.free(fence, events));
         Ok(Reply::Broken { claims, free_in_ms: free_at.millis_since(self.now) })
+    }
+
+    /// Whether what ends with these claims fits into one step.
+    fn may_break(&self, name: &Name, holders: &[Fence]) -> Result<(), Refusal> {
+        let mut ends = 0;
+        for lease in holders.iter().filter_map(|fence| self.holder_of(name, *fence)) {
+            let lease = &self.leases[&lease];
+            let ends_too = lease.origin == Origin::Acquire && lease.stakes.len() == 1;
+            ends += 1 + if ends_too { lease.carried } else { 0 };
+            if ends > BREAK_ENDS_MAX {
+                return Err(Refusal::Full { what: "things that one break ends", max: BREAK_ENDS_MAX });
+            }
+        }
+        Ok(())
     }
 
     /// Breaks a claim. Returns when its resource is free of it.
@@ -172,7 +190,7 @@ impl Ledger {
         // The resource stays what it was, although nobody holds it for an instant.
         self.resources.entry(name.clone()).or_default().capacity = capacity;
         let wants = [(name.clone(), claim.mode)];
-        let seating = Seating { wants: &wants, lock_delay: claim.lock_delay, epoch };
+        let seating = Seating { wants: &wants, lock_delay: claim.lock_delay, epoch, request: 0, secret: None };
         self.seat(to, &seating, happenings);
         self.leases.get_mut(&to).expect("it was just seated").unconfirmed = true;
         self.end_if_empty(from, &Ending::plain(End::Released), Some(to), happenings);
@@ -192,6 +210,8 @@ impl Ledger {
             limit: None,
             lock_delay: claim.lock_delay,
             epoch: claim.epoch.filter(|_| same_holder),
+            request: 0,
+            secret: None,
             order_ms: i128::MIN,
         };
         self.queue(waiter, happenings);

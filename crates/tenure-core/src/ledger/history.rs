@@ -1,10 +1,11 @@
 //! What is over: ended leases, claims and instances and past events, each bounded. It decides nothing.
 
+use super::ends::{Ends, Over};
 use crate::event::{End, Event, Revision};
 use crate::fence::{Fence, Handle};
 use crate::limits::{
-    ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_INSTANCES_MAX, ENDED_INSTANCES_PER_ID_MAX, ENDED_LEASES_MAX,
-    EVENTS_BYTES_MAX, EVENTS_MAX,
+    ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_EPOCHS_MAX, ENDED_INSTANCES_MAX, ENDED_INSTANCES_PER_ID_MAX,
+    ENDED_LEASES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX,
 };
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, LeaseId, Name};
@@ -98,15 +99,49 @@ impl EndedInstance {
     }
 }
 
-/// The bounded past. All kinds of ends are numbered in the order in which they came, oldest dropped first.
+/// The highest epoch in which a claim of a holder on a resource ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndedEpoch {
+    pub(super) resource: Name,
+    pub(super) holder: Holder,
+    pub(super) epoch: Epoch,
+}
+
+impl Over for EndedLease {
+    fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+impl Over for EndedClaim {
+    fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+impl Over for EndedInstance {
+    fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+impl Over for EndedEpoch {
+    fn holder(&self) -> &Holder {
+        &self.holder
+    }
+}
+
+/// The bounded past. All kinds of ends are numbered in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     next: u64,
-    leases: BTreeMap<u64, EndedLease>,
+    leases: Ends<EndedLease>,
     lease_at: BTreeMap<LeaseId, u64>,
-    claims: BTreeMap<u64, EndedClaim>,
+    claims: Ends<EndedClaim>,
     claims_at: BTreeMap<Name, VecDeque<u64>>,
-    instances: BTreeMap<u64, EndedInstance>,
+    epochs: Ends<EndedEpoch>,
+    epoch_at: BTreeMap<(Name, Holder), u64>,
+    instances: Ends<EndedInstance>,
     instances_at: BTreeMap<InstanceKey, VecDeque<u64>>,
     events: VecDeque<Event>,
     /// What the names and keys in the events weigh. An index.
@@ -119,36 +154,47 @@ impl History {
     pub(super) fn remember_lease(&mut self, ended: EndedLease) {
         self.next += 1;
         if let Some(before) = self.lease_at.insert(ended.lease, self.next) {
-            self.leases.remove(&before);
+            self.leases.remove(before);
         }
         self.leases.insert(self.next, ended);
-        if self.leases.len() > ENDED_LEASES_MAX {
-            let (_, oldest) = self.leases.pop_first().expect("more than the limit is not nothing");
-            self.lease_at.remove(&oldest.lease);
+        if let Some((_, forgotten)) = self.leases.overflow(ENDED_LEASES_MAX) {
+            self.lease_at.remove(&forgotten.lease);
         }
     }
 
+    /// Remembers how a claim ended, and in which epoch.
     pub(super) fn remember_claim(&mut self, ended: EndedClaim) {
+        if let Some(epoch) = ended.epoch {
+            self.remember_epoch(EndedEpoch { resource: ended.resource.clone(), holder: ended.holder.clone(), epoch });
+        }
+        self.remember_end_of_claim(ended);
+    }
+
+    /// Remembers how a claim ended. Its epoch is remembered by itself.
+    pub(super) fn remember_end_of_claim(&mut self, ended: EndedClaim) {
         self.next += 1;
         let of_resource = self.claims_at.entry(ended.resource.clone()).or_default();
         of_resource.push_back(self.next);
         if of_resource.len() > ENDED_CLAIMS_PER_RESOURCE_MAX {
             let oldest = of_resource.pop_front().expect("more than the limit is not nothing");
-            self.claims.remove(&oldest);
+            self.claims.remove(oldest);
         }
         self.claims.insert(self.next, ended);
-        if self.claims.len() > ENDED_CLAIMS_MAX {
-            self.forget_oldest_claim();
+        if let Some((number, forgotten)) = self.claims.overflow(ENDED_CLAIMS_MAX) {
+            forget(&mut self.claims_at, &forgotten.resource, number);
         }
     }
 
-    fn forget_oldest_claim(&mut self) {
-        let (number, oldest) = self.claims.pop_first().expect("more than the limit is not nothing");
-        let of_resource = self.claims_at.get_mut(&oldest.resource).expect("every ended claim is in its index");
-        let first = of_resource.pop_front();
-        assert_eq!(first, Some(number), "the index of a resource has its ends in order");
-        if of_resource.is_empty() {
-            self.claims_at.remove(&oldest.resource);
+    /// Remembers that a holder was there in an epoch, if it was not there in a later one.
+    pub(super) fn remember_epoch(&mut self, mut ended: EndedEpoch) {
+        self.next += 1;
+        if let Some(before) = self.epoch_at.insert((ended.resource.clone(), ended.holder.clone()), self.next) {
+            let before = self.epochs.remove(before).expect("every ended epoch is in its index");
+            ended.epoch = ended.epoch.max(before.epoch);
+        }
+        self.epochs.insert(self.next, ended);
+        if let Some((_, forgotten)) = self.epochs.overflow(ENDED_EPOCHS_MAX) {
+            self.epoch_at.remove(&(forgotten.resource, forgotten.holder));
         }
     }
 
@@ -158,21 +204,11 @@ impl History {
         of_id.push_back(self.next);
         if of_id.len() > ENDED_INSTANCES_PER_ID_MAX {
             let oldest = of_id.pop_front().expect("more than the limit is not nothing");
-            self.instances.remove(&oldest);
+            self.instances.remove(oldest);
         }
         self.instances.insert(self.next, ended);
-        if self.instances.len() > ENDED_INSTANCES_MAX {
-            self.forget_oldest_instance();
-        }
-    }
-
-    fn forget_oldest_instance(&mut self) {
-        let (number, oldest) = self.instances.pop_first().expect("more than the limit is not nothing");
-        let of_id = self.instances_at.get_mut(&oldest.instance).expect("every ended instance is in its index");
-        let first = of_id.pop_front();
-        assert_eq!(first, Some(number), "the index of an id has its ends in order");
-        if of_id.is_empty() {
-            self.instances_at.remove(&oldest.instance);
+        if let Some((number, forgotten)) = self.instances.overflow(ENDED_INSTANCES_MAX) {
+            forget(&mut self.instances_at, &forgotten.instance, number);
         }
     }
 
@@ -189,19 +225,25 @@ impl History {
     }
 
     pub(super) fn lease(&self, id: LeaseId) -> Option<&EndedLease> {
-        self.lease_at.get(&id).map(|number| &self.leases[number])
+        self.lease_at.get(&id).map(|number| self.leases.get(*number))
     }
 
     pub(super) fn claims(&self, resource: &Name) -> impl Iterator<Item = &EndedClaim> {
-        self.claims_at.get(resource).into_iter().flatten().map(|number| &self.claims[number])
+        self.claims_at.get(resource).into_iter().flatten().map(|number| self.claims.get(*number))
     }
 
     pub(super) fn claim(&self, handle: &Handle) -> Option<&EndedClaim> {
         self.claims(&handle.resource).find(|ended| ended.fence == handle.fence)
     }
 
+    /// The highest epoch in which a claim of this holder on this resource ended.
+    pub(super) fn epoch(&self, resource: &Name, holder: &Holder) -> Option<Epoch> {
+        let number = self.epoch_at.get(&(resource.clone(), holder.clone()))?;
+        Some(self.epochs.get(*number).epoch)
+    }
+
     pub(super) fn instances(&self, key: &InstanceKey) -> impl DoubleEndedIterator<Item = &EndedInstance> {
-        self.instances_at.get(key).into_iter().flatten().map(|number| &self.instances[number])
+        self.instances_at.get(key).into_iter().flatten().map(|number| self.instances.get(*number))
     }
 
     /// Forgets all events: a watch can be resumed only after the end of this revision.
@@ -227,6 +269,10 @@ impl History {
         self.claims.values()
     }
 
+    pub(super) fn all_epochs(&self) -> impl Iterator<Item = &EndedEpoch> {
+        self.epochs.values()
+    }
+
     pub(super) fn all_instances(&self) -> impl Iterator<Item = &EndedInstance> {
         self.instances.values()
     }
@@ -241,6 +287,15 @@ impl History {
 
     pub(super) fn restore_compacted(&mut self, compacted: (Revision, u32)) {
         self.compacted = compacted;
+    }
+}
+
+/// Takes a number out of an index.
+fn forget<K: Ord>(index: &mut BTreeMap<K, VecDeque<u64>>, key: &K, number: u64) {
+    let numbers = index.get_mut(key).expect("every end is in its index");
+    numbers.retain(|other| *other != number);
+    if numbers.is_empty() {
+        index.remove(key);
     }
 }
 

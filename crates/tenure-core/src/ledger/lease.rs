@@ -1,5 +1,6 @@
 //! Leases: how they begin and go on. How they end is `ending.rs`.
 
+use super::requests::Requests;
 use super::wheel::Due;
 use super::{Ledger, Suspect, registry};
 use crate::command::{Grant, Renewal};
@@ -10,6 +11,7 @@ use crate::mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy};
 use crate::names::{Holder, Key, Labels, LeaseId, Name, Note};
 use crate::registry::{InstanceKey, next_gap_ms};
 use crate::reply::{Outcome, Refusal, Renewed, Reply};
+use crate::request::Secret;
 use crate::time::{Moment, Span, Ttl};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -35,7 +37,7 @@ pub struct Lease {
     pub(super) origin: Origin,
     /// It is of class `registration`. An index.
     pub(super) registers: bool,
-    /// How many of its claims were ended against its holder's will.
+    /// How many of its claims ended otherwise than by a release with the secret of its holder.
     pub(super) lost: u32,
     /// The usual time between its renewals, if it is of class `registration`; 0 if none was measured.
     pub(super) gap_ms: u64,
@@ -54,6 +56,7 @@ pub struct Lease {
     pub(super) children: BTreeSet<LeaseId>,
     pub(super) holder: Holder,
     pub(super) request: u64,
+    pub(super) requests: Requests,
     pub(super) labels: Labels,
     pub(super) reason: Note,
     pub(super) granted_wall_ms: u64,
@@ -107,6 +110,10 @@ pub struct Holding {
     pub lock_delay: Span,
     /// The epoch in which its holder claimed it.
     pub epoch: Option<Epoch>,
+    /// The number of the request that made it; 0 if it had none.
+    pub request: u64,
+    /// With which a release has to come so that the resource is free at once. It is never shown.
+    pub secret: Option<Secret>,
 }
 
 impl Lease {
@@ -161,7 +168,7 @@ impl Lease {
         self.capped
     }
 
-    /// How many of its claims were ended against its holder's will while it lived on.
+    /// How many of its claims ended while it lived on, but for those that were released with the secret of its holder.
     pub const fn lost(&self) -> u32 {
         self.lost
     }
@@ -340,6 +347,7 @@ impl Ledger {
         Lease {
             holder: grant.holder.clone(),
             request: grant.request,
+            requests: Requests::default(),
             ttl: grant.ttl.or(class.map(|class| class.ttl)).unwrap_or_else(default_ttl),
             deadline: Moment::default(),
             grace: grant.grace.or(class.map(|class| class.grace)).unwrap_or_default(),

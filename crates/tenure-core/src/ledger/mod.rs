@@ -6,6 +6,7 @@ mod claim;
 mod class;
 mod deadlock;
 mod ending;
+mod ends;
 mod epoch;
 mod force;
 mod history;
@@ -14,6 +15,7 @@ mod lease;
 mod line;
 mod registry;
 mod renewing;
+mod requests;
 mod resource;
 mod seating;
 mod snapshot;
@@ -24,11 +26,11 @@ mod wheel;
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
-use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, JUDGE_MAX, SCAN_MAX, SWEEP_MAX};
+use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, ENTRY_CHANGES_MAX, JUDGE_MAX, SCAN_MAX, SWEEP_MAX};
 use crate::mode::Class;
 use crate::names::{LeaseId, Name};
 use crate::registry::InstanceKey;
-use crate::reply::Outcome;
+use crate::reply::{Outcome, Refusal};
 use crate::time::Moment;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -103,11 +105,20 @@ struct Work {
     ends: usize,
     /// Leases that may be looked at to judge cohorts.
     judges: usize,
+    /// Keys that commands may look at, and bytes that they may answer.
+    keys: keyspace::Room,
 }
 
 impl Work {
     const fn whole() -> Self {
-        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX }
+        let keys = keyspace::Room::whole();
+        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX, keys }
+    }
+
+    /// How much of it was used.
+    const fn used(&self) -> usize {
+        let (chains, looks) = (CHAIN_STEPS_MAX - self.chain_steps, SCAN_MAX - self.looks);
+        chains + looks + (SWEEP_MAX - self.ends) + (JUDGE_MAX - self.judges) + self.keys.used()
     }
 
     fn may_look(&mut self) -> bool {
@@ -138,6 +149,9 @@ pub struct Applied {
     pub unfinished: bool,
     /// How timely its ends and renewals were.
     pub timing: Timing,
+    /// How much work it was, alike on every node: its commands, each lease that it renews, what it changed, and what it looked
+    /// at to find out what to change.
+    pub steps: usize,
 }
 
 impl Ledger {
@@ -262,14 +276,24 @@ impl Ledger {
         let mut outcomes = self.renewals(&entry.commands);
         self.tell_cleared(&mut events);
         let swept = self.sweep(&mut events);
+        let swept_events = events.len();
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
-            outcome.get_or_insert_with(|| self.command(command, &mut events));
+            let changes = events.len() - swept_events;
+            outcome.get_or_insert_with(|| match changes < ENTRY_CHANGES_MAX {
+                true => self.command(command, &mut events),
+                false => Err(Refusal::Overloaded { what: "changes made together", max: ENTRY_CHANGES_MAX }),
+            });
         }
         self.seat_all(&mut events);
         self.tell_cleared(&mut events);
         let cleared = self.keyspace.clear();
         self.history.remember_events(&events);
+        let renewed = entry.commands.iter().map(|command| match command {
+            Command::Renew(renew) => renew.leases.len(),
+            _ => 1,
+        });
         Applied {
+            steps: renewed.sum::<usize>() + events.len() + self.work.used(),
             outcomes: outcomes.into_iter().flatten().collect(),
             events,
             next_deadline: self.wheel.next(),

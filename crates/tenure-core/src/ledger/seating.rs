@@ -12,6 +12,7 @@ use crate::fence::Fence;
 use crate::limits::{SEAT_MAX, WAIT_MS_DEFAULT, WAIT_MS_MAX};
 use crate::mode::{Epoch, Mode, Priority};
 use crate::names::{Holder, LeaseId, Name};
+use crate::request::Secret;
 use crate::time::{Moment, Span};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,6 +36,10 @@ pub struct Waiter {
     pub lock_delay: Span,
     /// The epoch of its holder.
     pub epoch: Option<Epoch>,
+    /// The number of the request that made it; 0 if it had none.
+    pub request: u64,
+    /// The secret of its claims. It is never shown.
+    pub secret: Option<Secret>,
     /// Where it stands: its arrival less what its priority is worth.
     pub(super) order_ms: i128,
 }
@@ -56,6 +61,8 @@ impl Waiter {
             limit: limit.map(|limit| now.plus(limit)),
             lock_delay: acquire.lock_delay,
             epoch: acquire.epoch,
+            request: acquire.request.map_or(0, |request| request.number()),
+            secret: acquire.secret,
             order_ms: acquire.priority.order_ms(now),
         }
     }
@@ -71,6 +78,8 @@ pub(super) struct Seating<'a> {
     pub(super) wants: &'a [(Name, Mode)],
     pub(super) lock_delay: Span,
     pub(super) epoch: Option<Epoch>,
+    pub(super) request: u64,
+    pub(super) secret: Option<Secret>,
 }
 
 impl Ledger {
@@ -199,8 +208,9 @@ impl Ledger {
         self.claims -= waiter.wants.len();
         self.detach(Some(id), waiter.wants.len());
         let mut happenings = Vec::new();
-        let Waiter { wants, lock_delay, epoch, .. } = &waiter;
-        self.seat(id, &Seating { wants, lock_delay: *lock_delay, epoch: *epoch }, &mut happenings);
+        let Waiter { wants, lock_delay, epoch, request, secret, .. } = &waiter;
+        let (lock_delay, epoch, request, secret) = (*lock_delay, *epoch, *request, *secret);
+        self.seat(id, &Seating { wants, lock_delay, epoch, request, secret }, &mut happenings);
         self.happened(happenings, events);
     }
 
@@ -239,8 +249,8 @@ impl Ledger {
             lease.index.contended.insert(name.clone());
         }
         let (since, since_wall_ms) = (self.now, self.wall_ms);
-        let (lock_delay, epoch) = (seating.lock_delay, seating.epoch);
-        let holding = Holding { fence, mode, since, since_wall_ms, lock_delay, epoch };
+        let Seating { lock_delay, epoch, request, secret, .. } = *seating;
+        let holding = Holding { fence, mode, since, since_wall_ms, lock_delay, epoch, request, secret };
         lease.stakes.insert(name.clone(), Stake::Holding(Box::new(holding)));
         lease.index.holding += 1;
         fence

@@ -2,6 +2,7 @@
 
 use super::keys::{KeysRecord, PutRecord, TxnRecord};
 use super::registry::{DeregisterRecord, DrainRecord, HealthRecord, RegisterRecord, UpdateRecord};
+use super::requests::{NumberRecord, ReleaseLeaseRecord, number, number_record, proof, secret_number};
 use super::{
     ClassRecord, Damage, LifetimeRecord, ModeRecord, class, class_record, epoch, fence, holder, label_pairs, labels,
     lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority, span,
@@ -16,6 +17,7 @@ use crate::limits::{BREAK_DELAY_MS_MAX, GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURC
 use crate::mode::{Epoch, Kind};
 use crate::names::{Label, LeaseId, Name};
 use crate::registry::{Deregister, Drain, Register, SetHealth, UpdateInstance};
+use crate::request::{Proof, Secret};
 use crate::time::{Span, Ttl};
 use crate::txn::Txn;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -45,8 +47,8 @@ enum CommandKind {
     Cancel(CancelRecord),
     #[prost(message, tag = "7")]
     Revoke(RevokeRecord),
-    #[prost(fixed64, tag = "8")]
-    ReleaseLease(u64),
+    #[prost(message, tag = "8")]
+    ReleaseLease(ReleaseLeaseRecord),
     #[prost(message, tag = "9")]
     Break(BreakRecord),
     #[prost(message, tag = "10")]
@@ -118,6 +120,10 @@ struct AcquireRecord {
     lock_delay_ms: u64,
     #[prost(uint64, tag = "8")]
     epoch: u64,
+    #[prost(message, optional, tag = "9")]
+    request: Option<NumberRecord>,
+    #[prost(fixed64, tag = "10")]
+    secret: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -154,6 +160,11 @@ struct HandleRecord {
     /// For a renewal: 0 auto, 1 touch, 2 explicit.
     #[prost(uint32, tag = "4")]
     kind: u32,
+    /// For a release.
+    #[prost(fixed64, tag = "5")]
+    secret: u64,
+    #[prost(bool, tag = "6")]
+    shows_nothing: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -162,6 +173,12 @@ struct CancelRecord {
     lease: u64,
     #[prost(string, repeated, tag = "2")]
     resources: Vec<String>,
+    #[prost(message, optional, tag = "3")]
+    request: Option<NumberRecord>,
+    #[prost(fixed64, tag = "4")]
+    secret: u64,
+    #[prost(bool, tag = "5")]
+    shows_nothing: bool,
 }
 
 /// By whose order, why, and whether what was held is free at once.
@@ -252,11 +269,22 @@ impl Command {
                 kind: kind_number(renew.kind),
                 ..handle_record(&renew.handle)
             }),
-            Self::Release(release) => CommandKind::Release(handle_record(&release.handle)),
-            Self::ReleaseLease(release) => CommandKind::ReleaseLease(release.lease.number()),
+            Self::Release(release) => CommandKind::Release(HandleRecord {
+                secret: secret_number(release.proof),
+                shows_nothing: release.proof == Proof::Nothing,
+                ..handle_record(&release.handle)
+            }),
+            Self::ReleaseLease(release) => CommandKind::ReleaseLease(ReleaseLeaseRecord {
+                lease: release.lease.number(),
+                secret: secret_number(release.proof),
+                shows_nothing: release.proof == Proof::Nothing,
+            }),
             Self::Cancel(cancel) => CommandKind::Cancel(CancelRecord {
                 lease: cancel.lease.number(),
                 resources: cancel.resources.iter().map(ToString::to_string).collect(),
+                request: number_record(cancel.request),
+                secret: secret_number(cancel.proof),
+                shows_nothing: cancel.proof == Proof::Nothing,
             }),
             Self::Revoke(revoke) => CommandKind::Revoke(revoke.record()),
             Self::Break(order) => CommandKind::Break(BreakRecord {
@@ -300,11 +328,20 @@ impl Command {
                 ttl: ttl_or_none(renew.ttl_ms)?,
                 kind: kind_of(renew.kind)?,
             }),
-            CommandKind::Release(release) => Self::Release(Release { handle: handle(&release)? }),
-            CommandKind::ReleaseLease(lease) => Self::ReleaseLease(ReleaseLease { lease: lease_id(lease)? }),
-            CommandKind::Cancel(cancel) => {
-                Self::Cancel(Cancel { lease: lease_id(cancel.lease)?, resources: each_once(&cancel.resources)? })
-            }
+            CommandKind::Release(release) => Self::Release(Release {
+                handle: handle(&release)?,
+                proof: proof(release.secret, release.shows_nothing)?,
+            }),
+            CommandKind::ReleaseLease(release) => Self::ReleaseLease(ReleaseLease {
+                lease: lease_id(release.lease)?,
+                proof: proof(release.secret, release.shows_nothing)?,
+            }),
+            CommandKind::Cancel(cancel) => Self::Cancel(Cancel {
+                lease: lease_id(cancel.lease)?,
+                resources: each_once(&cancel.resources)?,
+                request: number(cancel.request)?,
+                proof: proof(cancel.secret, cancel.shows_nothing)?,
+            }),
             CommandKind::Revoke(revoke) => Self::Revoke(Revoke::read(revoke)?),
             CommandKind::Break(order) => Self::Break(Break {
                 resource: name(&order.resource)?,
@@ -390,6 +427,8 @@ impl Acquire {
             priority: self.priority.number(),
             lock_delay_ms: self.lock_delay.millis(),
             epoch: self.epoch.map_or(0, Epoch::number),
+            request: number_record(self.request),
+            secret: self.secret.map_or(0, Secret::number),
         }
     }
 
@@ -413,6 +452,8 @@ impl Acquire {
             priority: priority(record.priority)?,
             lock_delay: span(record.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
             epoch: epoch(record.epoch),
+            request: number(record.request)?,
+            secret: Secret::new(record.secret),
         })
     }
 }
@@ -519,7 +560,7 @@ impl Revoke {
                 WhichRecord::Prefix(prefix) => Which::Prefix { prefix, from: record.from_name },
                 WhichRecord::Holder(text) => Which::Holder { holder: holder(&text)?, from },
                 WhichRecord::Label(label) => {
-                    let label = Label::parse(&label.key, &label.value).map_err(|bad| Damage(bad.to_string()))?;
+                    let label = Label::recorded(&label.key, &label.value).map_err(|bad| Damage(bad.to_string()))?;
                     Which::Label { label, from }
                 }
             },

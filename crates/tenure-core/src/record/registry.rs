@@ -1,6 +1,7 @@
 //! The shape of what is asked of the registry on disk, and of what an instance says of itself.
 
 use super::commands::{ForceRecord, GrantRecord};
+use super::requests::{NumberRecord, number, number_record};
 use super::{Damage, epoch, holder, label_pairs, labels, lease_id, lease_or_none, name, note, span};
 use crate::command::{Force, Grant, On};
 use crate::limits::{CHECK_MS_MAX, PUSHED_MS_MAX, UNHEALTHY_MS_MAX};
@@ -31,6 +32,8 @@ pub(super) struct RegisterRecord {
     lease: u64,
     #[prost(message, optional, tag = "6")]
     details: Option<DetailsRecord>,
+    #[prost(message, optional, tag = "7")]
+    request: Option<NumberRecord>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -155,6 +158,8 @@ pub(super) struct DeregisterRecord {
     lease: u64,
     #[prost(message, optional, tag = "4")]
     force: Option<ForceRecord>,
+    #[prost(message, optional, tag = "5")]
+    request: Option<NumberRecord>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -342,7 +347,8 @@ impl Register {
             On::Given(lease) => (None, lease.number()),
         };
         let details = Some(details_record(&self.details));
-        RegisterRecord { service, id, epoch: self.epoch.map_or(0, Epoch::number), grant, lease, details }
+        let request = number_record(self.request);
+        RegisterRecord { service, id, epoch: self.epoch.map_or(0, Epoch::number), grant, lease, details, request }
     }
 
     pub(super) fn read(record: &RegisterRecord) -> Result<Self, Damage> {
@@ -354,6 +360,7 @@ impl Register {
                 None => On::Given(lease_id(record.lease)?),
             },
             details: details(record.details.as_ref())?,
+            request: number(record.request)?,
         })
     }
 }
@@ -429,7 +436,7 @@ impl Deregister {
     pub(super) fn record(&self) -> DeregisterRecord {
         let (service, id) = key_texts(&self.instance);
         let (lease, force) = (self.lease.map_or(0, LeaseId::number), self.force.as_ref().map(Force::record));
-        DeregisterRecord { service, id, lease, force }
+        DeregisterRecord { service, id, lease, force, request: number_record(self.request) }
     }
 
     pub(super) fn read(record: &DeregisterRecord) -> Result<Self, Damage> {
@@ -437,6 +444,7 @@ impl Deregister {
             instance: instance_key(&record.service, &record.id)?,
             lease: lease_or_none(record.lease)?,
             force: record.force.as_ref().map(Force::read).transpose()?,
+            request: number(record.request)?,
         })
     }
 }

@@ -4,6 +4,7 @@ use super::{Details, Edit, Health, InstanceKey, Word};
 use crate::command::{Force, On};
 use crate::mode::Epoch;
 use crate::names::{Holder, LeaseId, Note};
+use crate::request::RequestNumber;
 
 /// Register an instance, on a lease that is made for it or on one that lives already. With the id and the request of a
 /// lease that was made for it, it is the same registration; on the lease that it hangs on already, it replaces what the
@@ -18,6 +19,8 @@ pub struct Register {
     pub on: On,
     /// What it says of itself.
     pub details: Details,
+    /// Its number among the requests about a given lease.
+    pub request: Option<RequestNumber>,
 }
 
 impl Register {
@@ -65,6 +68,9 @@ pub struct Deregister {
     pub lease: Option<LeaseId>,
     /// By whose order, if it is not the instance's own will.
     pub force: Option<Force>,
+    /// The number of the registration that is taken back: an instance of a later one stays, and a copy of it that arrives
+    /// later registers nothing.
+    pub request: Option<RequestNumber>,
 }
 
 /// Tell what a check found.

@@ -9,8 +9,9 @@ mod listed;
 use super::{entry, holder, id, name, ttl};
 use tenure_core::{
     Acquire, Break, Cancel, Class, Command, Counts, Define, Entry, Epoch, Fence, Force, Free, Grant, Handle, Holder,
-    InstanceKey, Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Release,
-    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which,
+    InstanceKey, Key, Kind, Label, Labels, LeaseId, Ledger, Lifetime, Mode, Name, Note, On, Policy, Priority, Proof,
+    Release, ReleaseLease, Renew, RenewHandle, Renewal, RequestNumber, Revoke, Secret, Span, Transfer, Ttl, Units,
+    Wait, Want, Which,
 };
 
 #[allow(unused_imports, reason = "each test binary uses its own part of this")]
@@ -68,9 +69,9 @@ enum Order {
     AcquireOn(Pick, Asking),
     Renew(Vec<(Pick, Option<usize>)>, Kind),
     RenewHandle(Shown, Option<usize>, Kind),
-    Release(Shown),
-    ReleaseLease(Pick),
-    Cancel(Pick, Vec<usize>),
+    Release(Shown, Proof),
+    ReleaseLease(Pick, Proof),
+    Cancel(Pick, Vec<usize>, Option<RequestNumber>, Proof),
     Revoke(Whom, Free),
     BreakOne(Shown, Free, usize),
     BreakAll(usize, Free, usize),
@@ -136,6 +137,9 @@ struct Asking {
     lock_delay: usize,
     /// How far behind the newest epoch, which grows with the fences.
     epoch: Option<u64>,
+    /// Its number, if it is on a given lease. Few are drawn, so that many come twice.
+    request: Option<RequestNumber>,
+    secret: Option<Secret>,
 }
 
 #[derive(Clone, Debug)]
@@ -216,9 +220,15 @@ impl Order {
             Self::RenewHandle(shown, ttl, kind) => {
                 Command::RenewHandle(RenewHandle { handle: shown.handle(ledger), ttl: ttl.map(a_ttl), kind: *kind })
             }
-            Self::Release(shown) => Command::Release(Release { handle: shown.handle(ledger) }),
-            Self::ReleaseLease(lease) => Command::ReleaseLease(ReleaseLease { lease: lease.id(ledger) }),
-            Self::Cancel(lease, which) => Command::Cancel(a_cancel(ledger, lease.id(ledger), which)),
+            Self::Release(shown, proof) => Command::Release(Release { handle: shown.handle(ledger), proof: *proof }),
+            Self::ReleaseLease(lease, proof) => {
+                Command::ReleaseLease(ReleaseLease { lease: lease.id(ledger), proof: *proof })
+            }
+            Self::Cancel(lease, which, request, proof) => {
+                let resources = a_cancel(ledger, lease.id(ledger), which);
+                let (lease, request, proof) = (lease.id(ledger), *request, *proof);
+                Command::Cancel(Cancel { lease, resources, request, proof })
+            }
             Self::Revoke(whom, free) => {
                 Command::Revoke(Revoke { which: whom.which(ledger), force: a_force(*free, "revoked") })
             }
@@ -334,7 +344,9 @@ impl Asking {
         let priority = Priority::from_number(self.priority).expect("the tests use good priorities");
         let newest = ledger.last_fence() + 1;
         let epoch = self.epoch.and_then(|behind| Epoch::from_number(newest.saturating_sub(behind).max(1)));
-        Acquire { on, wants, wait, priority, lock_delay: a_span(self.lock_delay), epoch }
+        let request = self.request.filter(|_| matches!(on, On::Given(_)));
+        let (lock_delay, secret) = (a_span(self.lock_delay), self.secret);
+        Acquire { on, wants, wait, priority, lock_delay, epoch, request, secret }
     }
 }
 
@@ -387,8 +399,8 @@ impl Preset {
     }
 }
 
-/// A cancel of some of a lease's claims, and of the first resource if it has none.
-fn a_cancel(ledger: &Ledger, lease: LeaseId, which: &[usize]) -> Cancel {
+/// The resources of some of a lease's claims, and the first resource if it has none.
+fn a_cancel(ledger: &Ledger, lease: LeaseId, which: &[usize]) -> Vec<Name> {
     let stakes: Vec<Name> = match ledger.lease(lease) {
         Some(it) => it.stakes().map(|(name, _)| name.clone()).collect(),
         None => Vec::new(),
@@ -400,7 +412,7 @@ fn a_cancel(ledger: &Ledger, lease: LeaseId, which: &[usize]) -> Cancel {
             resources.push(resource);
         }
     }
-    Cancel { lease, resources }
+    resources
 }
 
 fn a_resource(index: usize) -> Name {

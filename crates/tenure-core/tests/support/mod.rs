@@ -16,8 +16,8 @@ pub(crate) mod words;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use tenure_core::{
     Acquire, Cancel, Command, Entry, Force, Free, Grant, Handle, Hang, Holder, Key, Kind, Leader, LeaseId, Ledger,
-    Mode, Moment, Name, Note, On, Outcome, Put, Refusal, Release, Renew, Renewal, Revoke, Span, Ttl, Units, Wait, Want,
-    Which, limits,
+    Mode, Moment, Name, Note, On, Outcome, Proof, Put, Refusal, Release, Renew, Renewal, Revoke, Span, Ttl, Units,
+    Wait, Want, Which, limits,
 };
 
 /// The wall clock at the ledger's beginning. It runs along with service time in the tests.
@@ -110,11 +110,12 @@ pub(crate) fn renew(leases: impl IntoIterator<Item = u64>) -> Command {
 }
 
 pub(crate) fn release(text: &str) -> Command {
-    Command::Release(Release { handle: handle(text) })
+    Command::Release(Release { handle: handle(text), proof: Proof::Handle })
 }
 
 pub(crate) fn cancel(lease: u64, resource: &str) -> Command {
-    Command::Cancel(Cancel { lease: id(lease), resources: vec![name(resource)] })
+    let (resources, proof) = (vec![name(resource)], Proof::Handle);
+    Command::Cancel(Cancel { lease: id(lease), resources, request: None, proof })
 }
 
 pub(crate) fn force(free: Free) -> Force {
@@ -141,12 +142,21 @@ pub(crate) fn restored(ledger: &Ledger) -> Ledger {
     Ledger::read_snapshot(&snapshot(ledger)).expect("a ledger's own snapshot is read back")
 }
 
+/// `TENURE_CASES=10` runs ten times the usual number of random cases, `TENURE_CASES=0.1` a tenth.
+fn cases_factor() -> f64 {
+    std::env::var("TENURE_CASES").map_or(1.0, |text| text.parse().expect("TENURE_CASES is a number"))
+}
+
+/// Whether so few random cases are run that not everything can be expected to happen in them.
+pub(crate) fn few_cases() -> bool {
+    cases_factor() < 1.0
+}
+
 /// Runs random cases for a test in `file`, where a failing seed is kept as well: commit it with the fix.
-/// `TENURE_CASES=10` runs ten times the usual number.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of cases is small and positive")]
 pub(crate) fn runner(usual_cases: u32, file: &'static str) -> TestRunner {
-    let factor = std::env::var("TENURE_CASES").ok().map(|text| text.parse().expect("TENURE_CASES is a number"));
     TestRunner::new(Config {
-        cases: usual_cases.saturating_mul(factor.unwrap_or(1)),
+        cases: (f64::from(usual_cases) * cases_factor()).ceil() as u32,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         source_file: Some(file),
         ..Config::default()

@@ -130,6 +130,9 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
         Refusal::OtherMode { lease, resource, has, asked } => {
             format!("lease {} has a claim on {resource} that is {}, not {}", label(lease), mode(*has), mode(*asked))
         }
+        Refusal::Answered { lease, number } => {
+            format!("request {number} about lease {} was answered before", label(lease))
+        }
         Refusal::Claimed { lease, resource } => format!("lease {} has a claim on {resource} already", label(lease)),
         Refusal::OtherCapacity { resource, capacity, expected } => {
             format!("{resource} has {}, not {expected}", units(*capacity))
@@ -170,6 +173,7 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
         Refusal::NoCheck { instance, check } => format!("{instance} has no check {check}"),
         Refusal::BadInstance { instance, why } => format!("{instance} cannot be so: {why}"),
         Refusal::Full { what, max } => format!("no room, {what} at most {max}"),
+        Refusal::Overloaded { what, max } => format!("too much at once, {what} at most {max}"),
     };
     format!("refused: {why}")
 }

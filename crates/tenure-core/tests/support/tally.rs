@@ -1,6 +1,7 @@
 //! Counts what random histories were answered and what happened in them, so that a test can tell that it tested
 //! something.
 
+use super::few_cases;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Applied, Command, End, Entry, Event, Hang, Happening, Leave, Ledger, Name, Occupied, Op, OpDone, Part, Range,
@@ -42,6 +43,7 @@ const EVERYTHING: &[&str] = &[
     "refusal Stale",
     "refusal NoClaim",
     "refusal OtherMode",
+    "refusal Answered",
     "refusal Claimed",
     "refusal OtherCapacity",
     "refusal TooBig",
@@ -176,6 +178,9 @@ impl Tally {
 
     /// Fails if something was never seen, or if something is seen that nobody watches for.
     pub(crate) fn assert_everything_was_seen(&self) {
+        if few_cases() {
+            return;
+        }
         let (watched, seen): (BTreeSet<_>, BTreeSet<_>) =
             (EVERYTHING.iter().chain(IN_TXNS).collect(), self.0.keys().collect());
         assert_eq!(watched.difference(&seen).collect::<Vec<_>>(), Vec::<&&&str>::new(), "never put to the test");
@@ -185,12 +190,18 @@ impl Tally {
 
     /// Fails if something about instances was never seen.
     pub(crate) fn assert_all_about_instances_was_seen(&self) {
+        if few_cases() {
+            return;
+        }
         let missing = IN_REGISTRY.iter().filter(|what| !self.0.contains_key(*what));
         assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
     }
 
     /// Fails if something about keys was never seen.
     pub(crate) fn assert_all_about_keys_was_seen(&self) {
+        if few_cases() {
+            return;
+        }
         let missing = IN_TXNS.iter().chain(IN_RANGES).filter(|what| !self.0.contains_key(*what));
         assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
     }
@@ -408,6 +419,7 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::Stale { .. } => "refusal Stale",
         Refusal::NoClaim { .. } => "refusal NoClaim",
         Refusal::OtherMode { .. } => "refusal OtherMode",
+        Refusal::Answered { .. } => "refusal Answered",
         Refusal::Claimed { .. } => "refusal Claimed",
         Refusal::OtherCapacity { .. } => "refusal OtherCapacity",
         Refusal::TooBig { .. } => "refusal TooBig",
@@ -425,6 +437,7 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::NoCheck { .. } => "refusal NoCheck",
         Refusal::BadInstance { .. } => "refusal BadInstance",
         Refusal::Full { .. } => "refusal Full",
+        Refusal::Overloaded { .. } => "refusal Overloaded",
     }
 }
 

@@ -8,8 +8,9 @@ use super::{holder, ttl};
 use std::str::FromStr;
 use tenure_core::{
     Acquire, Break, Cancel, Class, Command, Compact, Counts, Define, Delete, Epoch, Force, Free, Grant, Handle, Hang,
-    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Put, Release,
-    ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Span, Transfer, Ttl, Units, Wait, Want, Which, limits,
+    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Proof, Put,
+    Release, ReleaseLease, Renew, RenewHandle, Renewal, RequestNumber, Revoke, Secret, Span, Transfer, Ttl, Units,
+    Wait, Want, Which, limits,
 };
 
 /// The command that a sentence means.
@@ -71,8 +72,14 @@ impl<'a> Words<'a> {
             "renew" => Command::Renew(self.renew(Kind::Auto)?),
             "touch" if by_handle => Command::RenewHandle(self.renew_handle(Kind::Touch)?),
             "touch" => Command::Renew(self.renew(Kind::Touch)?),
-            "release" if self.skip("lease") => Command::ReleaseLease(ReleaseLease { lease: self.lease()? }),
-            "release" => Command::Release(Release { handle: self.handle()? }),
+            "release" if self.skip("lease") => {
+                let lease = self.lease()?;
+                Command::ReleaseLease(ReleaseLease { lease, proof: self.proof()? })
+            }
+            "release" => {
+                let handle = self.handle()?;
+                Command::Release(Release { handle, proof: self.proof()? })
+            }
             "cancel" => Command::Cancel(self.cancel()?),
             "revoke" => Command::Revoke(self.revoke()?),
             "break" => Command::Break(self.broken()?),
@@ -263,6 +270,10 @@ impl<'a> Words<'a> {
                 acquire.priority = Priority::from_number(self.number()?).ok_or("there is no such priority")?;
             } else if let Some(delay) = self.some_span("lock-delay", limits::LOCK_DELAY_MS_MAX)? {
                 acquire.lock_delay = delay;
+            } else if let Some(request) = self.request()? {
+                acquire.request = Some(request);
+            } else if let Some(secret) = self.secret()? {
+                acquire.secret = Some(secret);
             } else if self.skip("epoch") {
                 acquire.epoch = Some(Epoch::from_number(self.number()?).ok_or("epochs count from 1")?);
             } else {
@@ -331,7 +342,33 @@ impl<'a> Words<'a> {
     fn cancel(&mut self) -> Result<Cancel, String> {
         let resources = self.names()?;
         self.expect("of")?;
-        Ok(Cancel { lease: self.lease()?, resources })
+        let (lease, request) = (self.lease()?, self.request()?);
+        Ok(Cancel { lease, resources, request, proof: self.proof()? })
+    }
+
+    /// `[, number N [answered below N]]`
+    pub(super) fn request(&mut self) -> Result<Option<RequestNumber>, String> {
+        if !self.skip("number") {
+            return Ok(None);
+        }
+        let number = self.number()?;
+        let below = if self.skip("answered below") { self.number()? } else { 0 };
+        RequestNumber::new(number, below).map(Some).ok_or_else(|| "numbers count from 1".into())
+    }
+
+    /// `[with secret N | showing nothing]`
+    fn proof(&mut self) -> Result<Proof, String> {
+        if self.skip("showing nothing") {
+            return Ok(Proof::Nothing);
+        }
+        Ok(Proof::of(self.secret()?))
+    }
+
+    fn secret(&mut self) -> Result<Option<Secret>, String> {
+        if !self.skip("with secret") {
+            return Ok(None);
+        }
+        Secret::new(self.number()?).map(Some).ok_or_else(|| "0 is no secret".into())
     }
 
     /// `by HOLDER [in D] [now]: REASON`, and how long the delay is.

@@ -4,12 +4,14 @@
 mod begin;
 mod change;
 mod compare;
+mod removed;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use begin::{Beginning, announce};
 pub use change::CannotChange;
 pub(crate) use compare::compare;
+pub(crate) use removed::watch_for_removal;
 
 use crate::limits::ELECTION_TIMEOUT;
 use std::collections::BTreeMap;

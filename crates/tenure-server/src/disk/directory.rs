@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,7 +65,8 @@ impl Disk for Directory {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         // The standard library refuses `truncate` together with `append`, so the file is emptied in a second step.
-        let file = OpenOptions::new().append(true).create(true).open(self.path(name))?;
+        // Only the owner reads it, also where the directory lets others in.
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(self.path(name))?;
         file.set_len(0)?;
         Ok(Box::new(DirectoryFile { file, _lock: self.lock.clone() }))
     }

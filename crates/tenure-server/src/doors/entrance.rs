@@ -1,15 +1,18 @@
 //! In front of all doors: whether whoever asks may. The one place where that is decided; what is not named here needs a key
-//! that may do everything.
+//! that may do everything. A client that names another cluster than this one is refused, too.
 
+use super::revocable::revocable;
 use super::{etcd, http, xds};
 use crate::access::{Access, Need};
+use crate::listen::Peer;
 use crate::metrics::{Call, Door};
 use crate::node::Node;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::response::Response;
-use tenure_api::failure_status;
+use tenure_api::v1::Failure;
+use tenure_api::{CLUSTER_HEADER, Code, failure_status};
 
 /// Paths that say only whether the server is there.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
@@ -49,8 +52,8 @@ impl Entrance {
         Self { access, node }
     }
 
-    /// The answer to whoever may not ask, in the way of the door that it came to.
-    pub(super) fn refusal(&self, request: &Request, door: Door) -> Option<Response> {
+    /// What a request shows, and what it needs; or the answer to one that may not ask, in the words of its protocol.
+    pub(super) fn admit(&self, request: &Request, door: Door) -> Result<Ticket, Response> {
         let (path, headers) = (request.uri().path(), request.headers());
         let is_etcd = etcd::is_etcd(door, path);
         let (need, shown) = match door {
@@ -58,15 +61,65 @@ impl Entrance {
             Door::Http => (need_of_http(request.method(), path), shown(headers)),
             Door::Etcd | Door::Grpc | Door::Stream => (need_of_grpc(path), shown(headers)),
         };
-        let failure = self.access.refusal(shown, need)?;
+        let refusal = self.access.refusal(shown, need).or_else(|| self.other_cluster(headers));
+        let Some(failure) = refusal else {
+            if need != Need::Nothing
+                && let Some(peer) = request.extensions().get::<Peer>()
+            {
+                peer.is_known();
+            }
+            return Ok(Ticket { need, shown: shown.filter(|_| self.access.is_asked_for()).map(<[u8]>::to_vec) });
+        };
         tracing::debug!(path, code = failure.code, "a request was refused");
         self.node.metrics().asked(door, Call::Other).answered(&failure.code);
-        Some(match door {
+        Err(match door {
             _ if is_etcd => etcd::refusal(door, headers, &failure),
             Door::Http => http::refused(failure),
             Door::Etcd | Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
         })
     }
+
+    /// The refusal of a client that has been using another cluster. One that names none is answered by any.
+    fn other_cluster(&self, headers: &HeaderMap) -> Option<Failure> {
+        let meant = headers.get(CLUSTER_HEADER)?.as_bytes();
+        let ours = self.node.identity().cluster;
+        if ours == 0 || meant == cluster_text(ours).as_bytes() {
+            return None;
+        }
+        let code = Code::OtherCluster.text().into();
+        let message = format!(
+            "this server belongs to cluster {}, and the client has been using cluster {}; nothing was changed",
+            cluster_text(ours),
+            String::from_utf8_lossy(meant).escape_default()
+        );
+        Some(Failure { code, message, ..Failure::default() })
+    }
+
+    /// Names the cluster in an answer, so that the client notices another one at the same address.
+    pub(super) fn name_cluster(&self, response: &mut Response) {
+        let ours = self.node.identity().cluster;
+        if ours != 0
+            && let Ok(name) = HeaderValue::from_str(&cluster_text(ours))
+        {
+            response.headers_mut().insert(CLUSTER_HEADER, name);
+        }
+    }
+
+    /// Ends an answer that takes long when the key of its request is revoked.
+    pub(super) fn follow(&self, ticket: &Ticket, door: Door, response: Response) -> Response {
+        revocable(response, &self.access, ticket.shown.as_deref(), ticket.need, door != Door::Http)
+    }
+}
+
+/// What a request that was let in has shown, and what for.
+pub(super) struct Ticket {
+    need: Need,
+    shown: Option<Vec<u8>>,
+}
+
+/// A cluster as clients and people see it.
+fn cluster_text(cluster: u64) -> String {
+    format!("{cluster:016x}")
 }
 
 fn need_of_http(method: &Method, path: &str) -> Need {

@@ -123,16 +123,19 @@ impl Watch {
         let mut from = None;
         loop {
             let node = self.desk.node();
-            let now = node.service_time_about();
-            let (put, next, revision) = node.read_stale(|ledger| {
-                let (items, next) = self.wanted.page(ledger, from.as_ref(), 0, now.max(ledger.now()));
-                (items, next, ledger.revision())
+            let about = node.service_time_about();
+            let (put, next, revision, now) = node.read_stale(|ledger| {
+                let now = about.max(ledger.now());
+                let (items, next) = self.wanted.page(ledger, from.as_ref(), 0, now);
+                (items, next, ledger.revision(), now)
             });
             self.floor = revision;
             self.is_empty = Some(self.is_empty.unwrap_or(true) && put.is_empty());
             let last = next.is_none();
             let revision = if last { self.at.0 } else { 0 };
-            self.send(WatchInstancesReply { snapshot: true, last, put, revision, ..Default::default() }).await?;
+            let now_ms = now.millis();
+            let reply = WatchInstancesReply { snapshot: true, last, put, revision, now_ms, ..Default::default() };
+            self.send(reply).await?;
             match next {
                 Some(key) => from = Some(key),
                 None => return Ok(()),
@@ -193,6 +196,7 @@ impl Watch {
         let mut reply = WatchInstancesReply::default();
         node.read_stale(|ledger| {
             let now = now.max(ledger.now());
+            reply.now_ms = now.millis();
             let (mut count, mut bytes) = (0, 0);
             while count < PAGE && bytes < PAGE_BYTES {
                 let Some((key, end)) = changes.next() else { break };
@@ -283,14 +287,15 @@ impl Watch {
             self.changes(Revision(from.saturating_sub(1)), false).await?;
         }
         let mut pause = FRESH_MAX;
-        let mut reply = WatchInstancesReply::default();
+        let now = self.desk.node().service_time_about();
+        let begun = || WatchInstancesReply { now_ms: now.millis(), ..WatchInstancesReply::default() };
+        let mut reply = begun();
         for (service, validity) in known {
-            let now = self.desk.node().service_time_about();
             let recent = self.recent_ends(service, validity.revision);
             reply.fresh.extend(validity.told(service, &recent, now));
             pause = pause.min(validity.again_in(now));
             if reply.encoded_len() > PAGE_BYTES {
-                let part = std::mem::take(&mut reply);
+                let part = std::mem::replace(&mut reply, begun());
                 self.send(WatchInstancesReply { last: true, revision: self.at.0, ..part }).await?;
             }
         }

@@ -2,6 +2,7 @@
 
 use super::desk::Desk;
 use super::entrance::Entrance;
+use super::frames::bounded;
 use super::{etcd, fleet, stream, watch};
 use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
 use crate::metrics::{Call, Door, OK};
@@ -14,34 +15,45 @@ use axum::response::IntoResponse;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use std::sync::Arc;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body as Tell;
 use tenure_api::v1::tenure_server::Tenure;
 use tenure_api::{failure_status, v1};
+use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status, Streaming};
 use tower::ServiceExt;
 
 /// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
-pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance) -> Router {
+pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>) -> Router {
     let choose = move |request: axum::extract::Request| {
-        let (grpc, json, entrance) = (grpc.clone(), json.clone(), entrance.clone());
+        let (grpc, json, entrance, bodies) = (grpc.clone(), json.clone(), entrance.clone(), bodies.clone());
         async move {
-            let parent = trace::parent(request.headers());
+            let parent = request.headers().get(trace::PARENT).cloned();
             let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
             let is_etcd = etcd::is_etcd(door, request.uri().path());
             let answer = async {
-                match (entrance.refusal(&request, door), door) {
-                    (Some(refusal), Door::Http) => {
-                        drain(request.into_body()).await;
-                        refusal
+                let ticket = match entrance.admit(&request, door) {
+                    Ok(ticket) => ticket,
+                    Err(refusal) => {
+                        if door == Door::Http {
+                            drain(request.into_body()).await;
+                        }
+                        return refusal;
                     }
-                    (Some(refusal), _) => refusal,
-                    (None, Door::Http) => json.oneshot(request).await.into_response(),
-                    (None, _) if is_etcd => etcd::in_words_of_etcd(grpc.oneshot(request).await.into_response()),
-                    (None, _) => grpc.oneshot(request).await.into_response(),
+                };
+                let answer = match door {
+                    Door::Http => json.oneshot(request).await.into_response(),
+                    _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
+                };
+                let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
+                let mut answer = entrance.follow(&ticket, door, answer);
+                if !is_etcd {
+                    entrance.name_cluster(&mut answer);
                 }
+                answer
             };
             trace::under(parent, answer).await
         }

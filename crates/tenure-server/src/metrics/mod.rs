@@ -138,6 +138,7 @@ struct Shown {
     keys: Number,
     services: Number,
     instances: Family<Label, Number>,
+    certificate_expiry: Family<Label, Number>,
     queue: Number,
     term: Number,
     leader_known: Number,
@@ -188,6 +189,11 @@ impl Metrics {
         deeds.timing.late_ms.iter().for_each(|late_ms| self.inner.counted.expiry_lag.observe(*late_ms));
         let slack = &deeds.timing.slack;
         self.inner.counted.renewal_slack.add(&slack.tenths, slack.thousandths);
+    }
+
+    /// A certificate is valid until then, in seconds since 1970.
+    pub(crate) fn certificate_expires(&self, which: &'static str, at: u64) {
+        self.inner.shown.certificate_expiry.get_or_create(&[("which", which)]).set(at);
     }
 
     /// A batch is on the disk.
@@ -287,6 +293,9 @@ impl Shown {
             registry.register(name, help, gauge.clone());
         }
         registry.register("instances", "Instances, by how well they are", shown.instances.clone());
+        let help = "Until when a certificate is valid, in seconds since 1970";
+        let expiry = shown.certificate_expiry.clone();
+        registry.register_with_unit("certificate_expiry_timestamp", help, Unit::Seconds, expiry);
         let times = [
             ("service_time", "The time that leases count in", &shown.service_time),
             ("service_time_dropped", "Service time that this leadership has dropped in stalls", &shown.dropped),

@@ -1,4 +1,5 @@
-//! What this node answers its peers. It makes sure that this node is meant, and hands the question to whom it concerns.
+//! What this node answers its peers. It makes sure that the sender is who it says, that this node is meant, and that what
+//! concerns the members comes from a member; then it passes the question on.
 
 use super::v1;
 use super::v1::answer::Body as Tell;
@@ -7,6 +8,7 @@ use super::v1::{
     Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, Forward, ForwardReply, HelloReply, Question,
     ReadIndexReply,
 };
+use super::{Certificate, NotThem};
 use crate::audit::{HASH_VERSION, Hash};
 use crate::cluster::CannotChange;
 use crate::doors::Desk;
@@ -60,26 +62,65 @@ impl From<CannotChange> for Refused {
     }
 }
 
+/// Whether a certificate is newer than the one that a member was known by. Without an identity there is nothing to compare.
+fn is_newer(shown: Option<&Certificate>, certified: u64) -> bool {
+    shown.is_none_or(|shown| shown.name.is_none() || shown.not_before > certified)
+}
+
+/// What a node hears that is no member, after its number.
+pub(crate) const NO_MEMBER: &str = "is no member of this cluster";
+
+fn no_member(node: u64) -> String {
+    format!("node {node} {NO_MEMBER}")
+}
+
+/// The vote that a question has, if it goes to Raft with one.
+fn vote_in(ask: &Ask) -> Option<v1::Vote> {
+    match ask {
+        Ask::Vote(request) | Ask::PreVote(request) => request.vote,
+        Ask::Snapshot(part) => part.vote,
+        Ask::Transfer(request) => request.from,
+        _ => None,
+    }
+}
+
 impl Host {
     /// Answers for a node.
     pub fn new(node: Node) -> Self {
         Self { node }
     }
 
-    /// Answers one question.
+    /// Answers one question that came over a network that shows no certificates.
     pub async fn answer(&self, question: Question) -> Result<Answer, Refused> {
+        self.answer_shown(question, None).await
+    }
+
+    /// Answers one question that came over a connection with this certificate.
+    pub(super) async fn answer_shown(
+        &self,
+        question: Question,
+        shown: Option<&Certificate>,
+    ) -> Result<Answer, Refused> {
         let Question { envelope: Some(envelope), body: Some(ask) } = question else {
             return Err(Refused::No("the question says nothing".into()));
         };
-        self.check(&envelope, matches!(ask, Ask::Hello(_) | Ask::Adopt(_)))?;
+        let is_introduction = matches!(ask, Ask::Hello(_) | Ask::Adopt(_));
+        let is_announced = |it: &v1::Change| match &it.body {
+            Some(v1::change::Body::Announce(member)) => member.node == envelope.from,
+            _ => true,
+        };
+        self.check(&envelope, shown, is_introduction, vote_in(&ask))?;
+        if matches!(&ask, Ask::Change(change) if !is_announced(change)) {
+            return Err(Refused::No(format!("node {} announces another node; nothing was changed", envelope.from)));
+        }
         if !self.node.is_alive().await {
             return Err(Refused::Stopped);
         }
         let log = self.node.consensus();
         // Whoever was removed may not know it yet. It is told nothing that it could pass on.
         let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Forward(_) | Ask::Etcd(_) | Ask::Change(_));
-        if is_for_members && log.book().member(envelope.from).is_none() {
-            return Err(Refused::NotMeant(format!("node {} is no member any longer", envelope.from)));
+        if is_for_members && log.book().known_as(envelope.from).is_none() {
+            return Err(Refused::NotMeant(no_member(envelope.from)));
         }
         let tell = match ask {
             Ask::Hello(_) => Tell::Hello(self.hello().await),
@@ -99,6 +140,7 @@ impl Host {
                 self.node.change_here(change).await?;
                 Tell::Done(Done { members: self.node.standings() })
             }
+            Ask::CurrentVote(_) => Tell::CurrentVote(log.answer_current_vote().await?),
             Ask::Audit(_) => {
                 let told = |noted: Hash| v1::Hash { index: noted.index, hash: noted.hash };
                 let hashes = log.audits().hashes().into_iter().map(told).collect();
@@ -108,16 +150,26 @@ impl Host {
         Ok(Answer { body: Some(tell) })
     }
 
-    /// Takes entries of the log. The first one that is not meant for this node ends it.
+    /// Takes entries of the log over a network that shows no certificates.
     pub fn append(
         &self,
         requests: impl Stream<Item = AppendRequest> + Send + 'static,
+    ) -> BoxStream<'static, Result<AppendReply, Refused>> {
+        self.append_shown(requests, None)
+    }
+
+    /// Takes entries of the log over a connection with this certificate. The first one that is not meant for this node ends it.
+    pub(super) fn append_shown(
+        &self,
+        requests: impl Stream<Item = AppendRequest> + Send + 'static,
+        shown: Option<Arc<Certificate>>,
     ) -> BoxStream<'static, Result<AppendReply, Refused>> {
         let (host, refused) = (self.clone(), Arc::new(Mutex::new(None)));
         let why = refused.clone();
         let meant = requests.take_while(move |request| {
             let nameless = || Refused::No("the entries do not say whom they are for".into());
-            let checked = request.envelope.as_ref().ok_or_else(nameless).and_then(|it| host.check(it, false));
+            let check = |it| host.check(it, shown.as_deref(), false, request.vote);
+            let checked = request.envelope.as_ref().ok_or_else(nameless).and_then(check);
             let is_meant = checked.is_ok();
             *why.lock().unwrap_or_else(PoisonError::into_inner) = checked.err();
             ready(is_meant)
@@ -131,10 +183,18 @@ impl Host {
         replies.chain(last).boxed()
     }
 
-    /// A node that was wiped is not its old self: it neither votes nor takes entries in its name.
-    fn check(&self, envelope: &Envelope, is_introduction: bool) -> Result<(), Refused> {
+    /// Refuses what is not meant for this node, and who is not who it says. A node that was wiped is not its old self: it
+    /// neither votes nor takes entries in its name.
+    fn check(
+        &self,
+        envelope: &Envelope,
+        shown: Option<&Certificate>,
+        is_introduction: bool,
+        vote: Option<v1::Vote>,
+    ) -> Result<(), Refused> {
         let us = self.node.identity();
         let refuse = |why: String| Err(Refused::NotMeant(why));
+        self.check_sender(envelope, shown, vote)?;
         if envelope.to != 0 && envelope.to != us.node {
             return refuse(format!("this is node {}, not node {}", us.node, envelope.to));
         }
@@ -151,17 +211,50 @@ impl Host {
             return refuse("the question does not say whom it is for".into());
         }
         let book = self.node.consensus().book();
-        // Whoever goes by a newer membership may have become a member since ours: it must be heard, or a node that is
-        // behind never learns of it. One with an old data directory goes by an older one.
-        if book.is_behind(envelope.members) {
-            return Ok(());
+        // Who goes by a newer membership may have become a member since ours: it must be heard, or a node that is behind
+        // never learns of it. One with an old data directory goes by an older one.
+        let is_behind = book.is_behind(envelope.members);
+        match book.known_as(envelope.from) {
+            Some((incarnation, _)) if incarnation == envelope.from_incarnation => Ok(()),
+            // A number is used again with a newer certificate alone.
+            Some((_, certified)) if is_behind && is_newer(shown, certified) => Ok(()),
+            Some(_) => refuse(format!("node {} is a member with another data directory", envelope.from)),
+            None if is_behind => Ok(()),
+            None if self.is_leading_us(envelope.from, vote) => Ok(()),
+            None => refuse(no_member(envelope.from)),
         }
-        match book.member(envelope.from) {
-            Some(member) if member.incarnation != envelope.from_incarnation => {
-                refuse(format!("node {} is a member with another data directory", envelope.from))
-            }
-            _ => Ok(()),
+    }
+
+    /// The certificate has to be the sender's, and a vote its own: a leader and a candidate speak for themselves.
+    fn check_sender(
+        &self,
+        envelope: &Envelope,
+        shown: Option<&Certificate>,
+        vote: Option<v1::Vote>,
+    ) -> Result<(), Refused> {
+        if envelope.from == 0 {
+            return Err(Refused::NotMeant("the question does not say which node it is from".into()));
         }
+        if let Some(vote) = vote.filter(|vote| vote.node != envelope.from) {
+            let why = format!("node {} sends a vote for node {}", envelope.from, vote.node);
+            return Err(Refused::NotMeant(why));
+        }
+        let checked = match (self.node.consensus().book().identities(), shown) {
+            (None, _) => Ok(()),
+            (Some(_), None) => return Err(Refused::NotMeant("the connection showed no certificate".into())),
+            (Some(identities), Some(shown)) => identities.check(shown, envelope.from),
+        };
+        match checked {
+            // It completes its own removal.
+            Err(NotThem::Removed { node }) if self.is_leading_us(node, vote) => Ok(()),
+            checked => checked.map_err(|why| Refused::NotMeant(why.to_string())),
+        }
+    }
+
+    /// A leader that removes itself leads until that is done, in the term that it has: no other node leads before.
+    fn is_leading_us(&self, node: u64, vote: Option<v1::Vote>) -> bool {
+        let log = self.node.consensus();
+        log.leader() == Some(node) && vote.is_some_and(|vote| vote.term <= log.term())
     }
 
     async fn hello(&self) -> HelloReply {

@@ -1,15 +1,23 @@
 //! The way to other nodes: questions with one answer each, and entries of the log in order. A parameter, so that whole
 //! nodes can run in one thread on a simulated network. What is said is in `peer.proto`; what it means is in `raft/`.
 
+mod certificate;
+mod connector;
 mod host;
+mod identities;
 mod wire;
 
+pub use certificate::{BadCertificate, Certificate, NodeName, NotANodeName, is_cluster_name};
+pub(crate) use host::NO_MEMBER;
 pub use host::{Host, Refused};
+pub(crate) use identities::REMOVED;
+pub use identities::{NotThem, PeerIdentities, PeerIdentity};
 pub use wire::{Wire, serve_peers};
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The messages between nodes.
@@ -28,12 +36,18 @@ pub trait Network: Send + Sync + 'static {
     /// Asks whoever listens at an address, and waits no longer than that for the answer.
     fn ask(&self, address: &str, question: Question, patience: Duration) -> BoxFuture<'static, io::Result<Answer>>;
 
-    /// Sends entries to whoever listens at an address.
+    /// Sends entries to a node, which listens at an address.
     fn append(
         &self,
+        node: u64,
         address: &str,
         requests: BoxStream<'static, AppendRequest>,
     ) -> BoxFuture<'static, io::Result<AppendReplies>>;
+
+    /// Which certificates of peers are accepted; none where peers show no certificates.
+    fn identities(&self) -> Option<Arc<PeerIdentities>> {
+        None
+    }
 }
 
 /// The network of a node that is alone and stays so.
@@ -45,7 +59,12 @@ impl Network for Nowhere {
         Box::pin(async { Err(nobody()) })
     }
 
-    fn append(&self, _: &str, _: BoxStream<'static, AppendRequest>) -> BoxFuture<'static, io::Result<AppendReplies>> {
+    fn append(
+        &self,
+        _: u64,
+        _: &str,
+        _: BoxStream<'static, AppendRequest>,
+    ) -> BoxFuture<'static, io::Result<AppendReplies>> {
         Box::pin(async { Err(nobody()) })
     }
 }

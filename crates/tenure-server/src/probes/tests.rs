@@ -4,15 +4,11 @@
 use super::ask::Found;
 use super::follow::checks;
 use super::{Networks, probe};
-use crate::clock::SystemClock;
-use crate::cluster::Place;
 use crate::cluster::tests::{Room, leader, open};
 use crate::disk::MemoryDisk;
-use crate::entropy::SystemEntropy;
-use crate::lessor::Tuning;
+use crate::environment::Environment;
 use crate::limits::{PROBE_QUICK, PROBES_QUICK_MAX, PROBES_SLOW_MAX};
-use crate::node::{Environment, Node};
-use crate::peers::Nowhere;
+use crate::node::Node;
 use crate::workers::Workers;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
@@ -33,15 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A node that is alone, and serves.
 pub(crate) async fn alone() -> Node {
-    let environment = Environment {
-        clock: Arc::new(SystemClock::start()),
-        entropy: Arc::new(SystemEntropy),
-        disk: Arc::new(MemoryDisk::new()),
-        workers: Workers::Tasks,
-        tuning: Tuning::default(),
-        network: Arc::new(Nowhere),
-        place: Place::default(),
-    };
+    let disk = Arc::new(MemoryDisk::new());
+    let environment = Environment { workers: Workers::Tasks, ..Environment::alone(disk) };
     let (node, _) = Node::open(environment).await.unwrap();
     node.ready().await.unwrap();
     node
@@ -91,7 +80,7 @@ async fn register(node: &Node, id: &str, endpoint: &str, check: Check) {
     let (lease, holder) = (node.draw_lease(), Holder::parse("ann").unwrap());
     let grant = Grant::plain(lease, holder, Ttl::from_millis(600_000).unwrap(), 1);
     let details = Details::new(draft).unwrap();
-    let register = Register { instance: key(id), epoch: None, on: On::New(grant), details };
+    let register = Register { instance: key(id), epoch: None, on: On::New(grant), details, request: None };
     node.order(Command::Register(register)).await.unwrap().unwrap();
 }
 
@@ -374,7 +363,7 @@ async fn only_changes_go_into_the_log_and_what_goes_is_forgotten() {
     let other = Target::answering(OK).await;
     register(&node, "b", &other.url(), check(http("/"), QUICK)).await;
     let lease = node.read_stale(|ledger| ledger.instance(&key("a")).unwrap().lease());
-    let gone = Deregister { instance: key("a"), lease: Some(lease), force: None };
+    let gone = Deregister { instance: key("a"), lease: Some(lease), force: None, request: None };
     node.order(Command::Deregister(gone)).await.unwrap().unwrap();
     until(&node, "the other is not probed", |_| other.count() >= 1).await;
     let count = well.count();

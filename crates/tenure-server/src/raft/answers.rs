@@ -75,6 +75,12 @@ impl Consensus {
         Ok(write_ballot_reply(&reply))
     }
 
+    /// The vote that this node has now, as the Raft core has it: metrics may lag behind.
+    pub(crate) async fn answer_current_vote(&self) -> io::Result<v1::Vote> {
+        let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await.map_err(io::Error::other)?;
+        Ok(write_vote(&vote))
+    }
+
     pub(crate) async fn answer_transfer(&self, request: &v1::TransferRequest) -> io::Result<()> {
         let told = self.seeds.scope(self.raft.handle_transfer_leader(read_transfer(request)?)).await;
         let told = told.map_err(io::Error::other)?;

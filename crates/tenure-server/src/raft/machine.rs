@@ -1,5 +1,6 @@
 //! The replica as openraft sees it: it applies what is committed and makes snapshots. It decides nothing.
 
+use super::applying::Applying;
 use super::shelf::{Shelf, Snapshot};
 use super::types::{Payload, RaftEntry, RaftLogId, StoredMembership, Types, decode_meta, encode_meta};
 use crate::audit::{Audits, Hash};
@@ -10,6 +11,7 @@ use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tenure_core::Ledger;
 use tokio::sync::oneshot;
@@ -25,6 +27,14 @@ pub(crate) struct Machine {
     workers: Workers,
     audits: Arc<Audits>,
     clock: Option<Arc<dyn Clock>>,
+    applying: Applying,
+}
+
+/// Applying an entry panicked. The ledger may have half of it, so nothing is applied or read after it.
+#[derive(Debug, thiserror::Error)]
+#[error("the program panicked while it applied entry {index} of the log")]
+struct Panicked {
+    index: u64,
 }
 
 impl Machine {
@@ -38,7 +48,13 @@ impl Machine {
             None => (None, StoredMembership::default(), Ledger::default()),
         };
         let replica = Arc::new(Replica::new(ledger, applied.map_or(0, |id| id.index())));
-        Ok(Self { replica, applied, membership, shelf, workers, audits: Arc::default(), clock: None })
+        let (audits, applying) = (Arc::default(), Applying::none());
+        Ok(Self { replica, applied, membership, shelf, workers, audits, clock: None, applying })
+    }
+
+    /// Notes from now on which entry is being applied.
+    pub(super) fn noting(&mut self, applying: Applying) {
+        self.applying = applying;
     }
 
     /// Notes hashes by this clock, and gives them away.
@@ -70,7 +86,38 @@ impl Machine {
 
     /// Applies an entry that nobody waits for.
     pub(super) fn replay(&mut self, entry: &RaftEntry) -> io::Result<()> {
-        self.apply_one(entry.log_id, &entry.payload).map(drop)
+        self.apply_noted(entry).map(drop)
+    }
+
+    /// Passes over an entry.
+    pub(super) fn skip(&mut self, id: RaftLogId) {
+        self.replica.skip(id.index());
+        self.applied = Some(id);
+    }
+
+    /// Notes an entry, and applies it. A panic ends the process at once in a release. In other builds it becomes an error, which
+    /// stops the node; a task that just ended would be missed by no one.
+    fn apply_noted(&mut self, entry: &RaftEntry) -> io::Result<Answer> {
+        let index = entry.log_id.index();
+        let apply = AssertUnwindSafe(|| {
+            self.applying.apply(index)?;
+            self.apply_one(entry.log_id, &entry.payload)
+        });
+        catch_unwind(apply).unwrap_or_else(|_| Err(io::Error::other(Panicked { index })))
+    }
+
+    async fn apply_all<S>(&mut self, entries: &mut S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let answer = self.apply_noted(&entry)?;
+            if let Some(responder) = responder {
+                responder.send(answer);
+            }
+        }
+        Ok(())
     }
 
     fn apply_one(&mut self, id: RaftLogId, payload: &Payload) -> io::Result<Answer> {
@@ -98,6 +145,11 @@ impl Machine {
     }
 }
 
+/// The entry at which the program panicked, if that is the error.
+pub(super) fn panicked(error: &io::Error) -> Option<u64> {
+    error.get_ref().and_then(|error| error.downcast_ref::<Panicked>()).map(|panicked| panicked.index)
+}
+
 pub(super) fn read_ledger(bytes: &[u8]) -> io::Result<Ledger> {
     Ledger::read_snapshot(bytes).map_err(|damage| io::Error::new(io::ErrorKind::InvalidData, damage.to_string()))
 }
@@ -114,14 +166,12 @@ impl RaftStateMachine<Types> for Machine {
     where
         Strm: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
     {
-        while let Some(next) = entries.next().await {
-            let (entry, responder) = next?;
-            let answer = self.apply_one(entry.log_id, &entry.payload)?;
-            if let Some(responder) = responder {
-                responder.send(answer);
-            }
+        let result = self.apply_all(&mut entries).await;
+        // After a panic the note goes on accusing the entry.
+        if result.as_ref().is_err_and(|error| panicked(error).is_some()) {
+            return result;
         }
-        Ok(())
+        result.and(self.applying.applied(self.applied.map_or(0, |id| id.index())))
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {

@@ -1,7 +1,7 @@
 //! Who belongs to the cluster, by the log: changes of the membership as openraft makes them, and how each member stands.
 
 use super::Consensus;
-use super::types::{Member, RaftLogId};
+use super::types::{Member, RaftLogId, Removed};
 use crate::cluster::CannotChange;
 use crate::limits::{CAUGHT_UP_WITHIN, CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
 use crate::peers::v1;
@@ -124,14 +124,20 @@ impl Consensus {
 
     /// Changes the members, one change after the other. Some take two entries, and between them nobody else may change
     /// anything: so it goes on to its end, also if whoever asked has left.
-    async fn change_members(&self, change: Change, retain: bool, so_far: &str) -> Result<(), CannotChange> {
+    async fn change_members(
+        &self,
+        change: impl FnOnce(&Self) -> Change,
+        retain: bool,
+        so_far: &str,
+    ) -> Result<(), CannotChange> {
         let turn = tokio::time::timeout(CHANGE_TRIES * TICK, self.turn.clone().lock_owned()).await;
         let turn = turn.map_err(|_| CannotChange::Refused(under_way(so_far)))?;
         // One that was removed while others waited leads for a moment yet, and must not put another change into the log.
         if !self.voters().contains(&self.node) {
             return Err(CannotChange::NotNow(format!("the leader was removed; {so_far}; ask again")));
         }
-        let us = self.clone();
+        // Only now, because the change before may have changed what this one keeps.
+        let (us, change) = (self.clone(), change(self));
         let changed = tokio::spawn(async move {
             let _turn = turn;
             us.change_in_turn(change, retain).await
@@ -158,15 +164,15 @@ impl Consensus {
 
     /// Makes a node a learner, and a voter once it has caught up.
     pub(crate) async fn admit(&self, id: u64, member: Member, patience: Duration) -> Result<(), CannotChange> {
-        let learners = ChangeMembers::AddNodes(BTreeMap::from([(id, member)]));
-        self.change_members(learners, true, UNCHANGED).await?;
+        let learner = |us: &Self| ChangeMembers::AddNodes(BTreeMap::from([(id, us.book.certified(id, member))]));
+        self.change_members(learner, true, UNCHANGED).await?;
         if tokio::time::timeout(patience, self.caught_up(id)).await.is_err() {
             let waited_s = patience.as_secs();
             let text = format!("node {id} did not catch up in {waited_s} s; it stays a learner; ask again");
             return Err(CannotChange::Refused(text));
         }
         let so_far = format!("node {id} stays a learner");
-        self.change_members(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true, &so_far).await
+        self.change_members(|_| ChangeMembers::AddVoterIds(BTreeSet::from([id])), true, &so_far).await
     }
 
     /// Returns when a node has nearly everything, or when this one cannot know it any longer.
@@ -189,16 +195,42 @@ impl Consensus {
     }
 
     pub(crate) async fn set_member(&self, id: u64, member: Member) -> Result<(), CannotChange> {
-        self.change_members(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])), true, UNCHANGED).await
+        let member = self.book.certified(id, member);
+        if self.book.member(id).as_ref() == Some(&member) {
+            return Ok(());
+        }
+        let set = |us: &Self| ChangeMembers::SetNodes(BTreeMap::from([(id, us.book.certified(id, member))]));
+        self.change_members(set, true, UNCHANGED).await
     }
 
-    /// Takes a node's vote, and then its place.
+    /// Takes a node's vote, and then its place. All others remember its newest certificate.
     pub(crate) async fn remove(&self, id: u64) -> Result<(), CannotChange> {
-        let change = match self.voters().contains(&id) {
-            true => ChangeMembers::RemoveVoters(BTreeSet::from([id])),
-            false => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
+        let change = |us: &Self| {
+            let gone = match us.voters().contains(&id) {
+                true => ChangeMembers::RemoveVoters(BTreeSet::from([id])),
+                false => ChangeMembers::RemoveNodes(BTreeSet::from([id])),
+            };
+            match us.remembering(id) {
+                Some(others) => ChangeMembers::Batch(vec![ChangeMembers::SetNodes(others), gone]),
+                None => gone,
+            }
         };
         self.change_members(change, false, UNCHANGED).await
+    }
+
+    /// The members without this one, which remember its newest certificate; none if there is nothing to remember.
+    fn remembering(&self, id: u64) -> Option<BTreeMap<u64, Member>> {
+        let mut members = self.members();
+        let gone = self.book.certified(id, members.remove(&id)?);
+        if gone.certified == 0 {
+            return None;
+        }
+        let before = gone.removed.iter().find(|it| it.node == id).map_or(0, |it| it.certified);
+        let certified = gone.certified.max(before);
+        let others = gone.removed.iter().filter(|it| it.node != id).copied();
+        let removed: Vec<Removed> =
+            others.chain([Removed { node: id, incarnation: gone.incarnation, certified }]).collect();
+        Some(members.into_iter().map(|(node, it)| (node, Member { removed: removed.clone(), ..it })).collect())
     }
 
     /// Hands the lead to another voter. True once this node follows it.

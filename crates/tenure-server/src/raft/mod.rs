@@ -1,6 +1,8 @@
 //! The log: what openraft agrees on and the disk keeps. openraft's types stay in here.
 
 mod answers;
+mod applying;
+mod bad_entry;
 pub mod log;
 mod machine;
 mod mark;
@@ -14,10 +16,14 @@ mod store;
 mod suite;
 mod types;
 mod wire;
+mod words;
 
+pub use applying::forget_deaths;
+pub use bad_entry::{BadEntry, Fault};
 pub(crate) use members::Standing;
 pub(crate) use peers::Book;
-pub(crate) use remains::{Remains, place_snapshot};
+pub use remains::{Dropped, Skip};
+pub(crate) use remains::{Left, Remains, place_snapshot};
 pub(crate) use types::Member;
 
 use crate::audit::Audits;
@@ -29,7 +35,8 @@ use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT, SNAPSHOT_LOOKS};
 use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
 use crate::workers::Workers;
-use log::{Log, LogError, LogOptions, Recovered, Torn};
+use applying::Applying;
+use log::{Location, Log, LogError, LogOptions, Recovered, Torn};
 use machine::Machine;
 use mark::Mark;
 use openraft::async_runtime::WatchReceiver;
@@ -39,7 +46,7 @@ use openraft::{Config, Raft, ServerState, SnapshotPolicy};
 use openraft_rt::deterministic_rng::DeterministicRng;
 use openraft_rt_tokio::TokioRuntime;
 use peers::{Members, Peers};
-use reads::Reads;
+use reads::{Leader, Reads};
 use shelf::Shelf;
 use std::future::Future;
 use std::io;
@@ -81,6 +88,9 @@ pub enum OpenError {
         /// The last entry in the snapshot.
         snapshot: u64,
     },
+    /// An entry of the log cannot be applied. Nothing was changed, and no start without a change will do better.
+    #[error("{0}")]
+    Entry(BadEntry),
     /// openraft would not start.
     #[error("the log could not be started: {0}")]
     Start(String),
@@ -137,7 +147,8 @@ impl Consensus {
     pub(crate) async fn open(ground: Ground) -> Result<(Self, Found), OpenError> {
         let mut machine = Machine::load(Shelf::new(ground.disk.clone()), ground.workers)?;
         let audits = machine.audited(ground.clock);
-        let (log, recovered, mark) = open_log(ground.disk).await?;
+        let (log, recovered, mark) = open_log(ground.disk.clone()).await?;
+        machine.noting(note_applying(&ground.disk, &log, &recovered.entries, machine.applied())?);
         mark.write(recovered.batches).await?;
         let torn = recovered.torn.clone();
         let every_bytes = ground.tuning.snapshot_log_bytes;
@@ -149,13 +160,15 @@ impl Consensus {
         let config = Arc::new(config(ground.tuning, ground.election_timeout)?);
         let seeds = Arc::new(Seeds(AtomicU64::new(ground.entropy.draw())));
         let (extent, settling, written) = (store.extent(), store.settling(), store.written());
+        let unreadable = store.unreadable();
         let peers = Peers { book: book.clone(), moved_on: store.moved_on() };
         let start = Raft::new(node, config, peers, store, machine);
-        let raft = seeds.scope(start).await.map_err(failed)?;
+        let raft = seeds.scope(start).await;
+        let raft = raft.map_err(|error| unreadable.get().cloned().map_or_else(|| failed(error), OpenError::Entry))?;
         let ((leading_in, leading), (members_in, members)) = (watch::channel(None), watch::channel(()));
         tokio::spawn(follow(raft.clone(), book.clone(), leading_in, members_in));
         tokio::spawn(take_snapshots(raft.clone(), book.clone(), (extent.clone(), written), every_bytes));
-        let reads = Reads::start(raft.clone(), &seeds);
+        let reads = Reads::start(Leader::new(raft.clone(), book.clone(), ground.tuning), &seeds);
         let (incoming, sealed, turn) = (Arc::default(), Arc::new(Mutex::new(Some(sealed))), Arc::default());
         let consensus = Self {
             raft,
@@ -228,14 +241,14 @@ impl Consensus {
     /// Puts an entry into the log under the leadership that stamped it. The future tells what it came to.
     pub(crate) fn propose(
         &self,
-        entry: Entry,
+        entry: Arc<Entry>,
         is_audited: bool,
     ) -> impl Future<Output = Result<Answer, Lost>> + Send + 'static {
         let raft = self.raft.clone();
         async move {
             let (responder, applied) = ProgressResponder::complete_only();
             let term = openraft::alias::CommittedLeaderIdOf::<Types>::new(entry.leader.term);
-            let proposal = Proposal { entry: Arc::new(entry), is_audited };
+            let proposal = Proposal { entry, is_audited };
             let sent = raft.write(proposal).with_leader(term).responder(responder).await;
             if sent.is_err() {
                 return Err(Lost::Unknown);
@@ -276,6 +289,24 @@ async fn open_log(disk: SharedDisk) -> Result<(Log, Recovered, Mark), OpenError>
     let options = LogOptions { batches_min: mark.read()?.unwrap_or_default(), ..LogOptions::default() };
     let (log, recovered) = Log::open(disk, options).await?;
     Ok((log, recovered, mark))
+}
+
+/// Begins to note which entry is applied, unless enough processes died at one that is still ahead.
+fn note_applying(
+    disk: &SharedDisk,
+    log: &Log,
+    entries: &[Location],
+    applied: Option<RaftLogId>,
+) -> Result<Applying, OpenError> {
+    let deaths = Applying::deaths(disk)?;
+    if deaths.are_enough() && deaths.index > applied.map_or(0, |id| id.index()) {
+        let at = entries.iter().find(|location| location.index == deaths.index);
+        let bytes = at.map(|location| log.reader().read(location)).transpose()?;
+        let died = Fault::Died(deaths.count);
+        return Err(OpenError::Entry(BadEntry::applied(deaths.index, bytes.as_deref(), died)));
+    }
+    let last = entries.last().map_or(0, |location| location.index).max(applied.map_or(0, |id| id.index()));
+    Ok(Applying::begin(disk, deaths, last)?)
 }
 
 /// Everything that the log no longer has must be in the snapshot.
@@ -330,7 +361,7 @@ async fn follow(
             let leads = metrics.state == ServerState::Leader && metrics.vote.is_committed() && leader.voted_for == node;
             let membership = &metrics.membership_config;
             let by_node = membership.nodes().map(|(id, member)| (*id, member.clone())).collect();
-            (leads.then_some(leader.term), Members { at: *membership.log_id(), by_node })
+            (leads.then_some(leader.term), Members::new(*membership.log_id(), by_node))
         };
         if book.update(known) {
             members.send_replace(());

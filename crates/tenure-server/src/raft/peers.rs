@@ -1,15 +1,17 @@
 //! The way to other nodes as openraft uses it: what it wants said is said to whoever the membership says is there.
 
-use super::types::{Member, RaftLogId, RaftVote, Types, encode_meta};
+use super::types::{Member, RaftLogId, RaftVote, Removed, Types, encode_meta};
 use super::wire::{
     read_appended, read_ballot_reply, read_id, read_vote, write_append, write_ballot, write_id, write_transfer,
     write_vote,
 };
 use crate::identity::Identity;
-use crate::limits::{PEER_PAUSE_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT};
+use crate::limits::{
+    PEER_PAUSE_MAX, REMOVED_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT,
+};
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
-use crate::peers::{Network, v1};
+use crate::peers::{Network, PeerIdentities, v1};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt};
 use openraft::OptionalSend;
@@ -33,6 +35,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Who we are to others, and where they are.
 pub(crate) struct Book {
     network: Arc<dyn Network>,
+    identities: Option<Arc<PeerIdentities>>,
     sending: Arc<()>,
     us: RwLock<Identity>,
     members: RwLock<Members>,
@@ -43,11 +46,60 @@ pub(crate) struct Book {
 pub(super) struct Members {
     pub(super) at: Option<RaftLogId>,
     pub(super) by_node: BTreeMap<u64, Member>,
+    removed: Vec<Removed>,
+}
+
+impl Members {
+    pub(super) fn new(at: Option<RaftLogId>, by_node: BTreeMap<u64, Member>) -> Self {
+        let removed = all_removed(&by_node);
+        Self { at, by_node, removed }
+    }
+
+    /// For each removed number the time that a certificate has to be later than. A node whose removal is under way is still
+    /// a member, with the certificate and the data directory that are to go.
+    fn barred(&self) -> BTreeMap<u64, u64> {
+        let is_leaving =
+            |it: &Removed, member: &Member| member.incarnation == it.incarnation && member.certified <= it.certified;
+        let is_barred = |it: &&Removed| !self.by_node.get(&it.node).is_some_and(|member| is_leaving(it, member));
+        self.removed.iter().filter(is_barred).map(|it| (it.node, it.certified)).collect()
+    }
+}
+
+/// What the members know of removed nodes, taken together: the newest certificate of each number.
+pub(super) fn all_removed(by_node: &BTreeMap<u64, Member>) -> Vec<Removed> {
+    let mut all: BTreeMap<u64, Removed> = BTreeMap::new();
+    for removed in by_node.values().flat_map(|member| &member.removed) {
+        let newest = all.entry(removed.node).or_insert(*removed);
+        if removed.certified > newest.certified {
+            *newest = *removed;
+        }
+    }
+    let mut all: Vec<Removed> = all.into_values().collect();
+    all.sort_by_key(|removed| std::cmp::Reverse(removed.certified));
+    all.truncate(REMOVED_MAX);
+    all
 }
 
 impl Book {
     pub(crate) fn new(network: Arc<dyn Network>, us: Identity) -> Self {
-        Self { network, sending: Arc::default(), us: RwLock::new(us), members: RwLock::default() }
+        let identities = network.identities();
+        Self { network, identities, sending: Arc::default(), us: RwLock::new(us), members: RwLock::default() }
+    }
+
+    /// Which certificates of peers are accepted; none where peers show no certificates.
+    pub(crate) fn identities(&self) -> Option<&Arc<PeerIdentities>> {
+        self.identities.as_ref()
+    }
+
+    /// A node that a leader lets in, or that it is itself: with the newest certificate seen of it, and with what every member
+    /// has to know of those that were removed.
+    pub(crate) fn certified(&self, node: u64, member: Member) -> Member {
+        let own = |identities: &PeerIdentities| if node == self.us().node { identities.own_certified() } else { 0 };
+        let seen = self.identities.as_ref().map_or(0, |identities| identities.seen(node).max(own(identities)));
+        let known = self.known();
+        let before = known.by_node.get(&node).filter(|known| known.incarnation == member.incarnation);
+        let certified = before.map_or(seen, |known| known.certified.max(seen));
+        Member { certified, removed: known.removed.clone(), ..member }
     }
 
     pub(crate) fn us(&self) -> Identity {
@@ -72,6 +124,11 @@ impl Book {
         self.known().by_node.get(&node).cloned()
     }
 
+    /// The number of a member's data directory, and from when on its newest certificate is valid.
+    pub(crate) fn known_as(&self, node: u64) -> Option<(u64, u64)> {
+        self.known().by_node.get(&node).map(|member| (member.incarnation, member.certified))
+    }
+
     /// Whether somebody goes by a newer membership than the newest in our log.
     pub(crate) fn is_behind(&self, members: Option<v1::LogId>) -> bool {
         members.map(read_id) > self.known().at
@@ -79,6 +136,9 @@ impl Book {
 
     /// Takes note of the members. True if they are not those that were known.
     pub(super) fn update(&self, members: Members) -> bool {
+        if let Some(identities) = &self.identities {
+            identities.set_removed(members.barred());
+        }
         let mut known = self.members.write().unwrap_or_else(PoisonError::into_inner);
         let is_news = known.by_node != members.by_node;
         *known = members;
@@ -255,7 +315,7 @@ impl RaftNetworkV2<Types> for Way {
             ready(!is_over)
         });
         let requests = whole.map(move |request| write_append(envelope, &request)).boxed();
-        let sent = self.book.network.append(&member.peer_addr, requests);
+        let sent = self.book.network.append(self.node, &member.peer_addr, requests);
         let replies = sent.map(|replies| {
             let replies = replies.map_err(unreachable)?;
             let read = |reply: io::Result<v1::AppendReply>| reply.and_then(read_appended).map_err(broken);
@@ -331,8 +391,29 @@ mod tests {
         let at = |term, index| Some(v1::LogId { term, index });
         assert!(book.is_behind(at(1, 0)), "a node without a log knows nobody");
         assert!(!book.is_behind(None));
-        book.update(Members { at: at(8, 500).map(read_id), by_node: BTreeMap::new() });
+        book.update(Members::new(at(8, 500).map(read_id), BTreeMap::new()));
         assert!(book.is_behind(at(8, 501)) && book.is_behind(at(9, 1)));
         assert!(!book.is_behind(at(8, 500)) && !book.is_behind(at(7, 900)) && !book.is_behind(None));
+    }
+
+    #[test]
+    fn a_removed_number_is_barred_until_it_is_a_member_no_more() {
+        let removed = |node, incarnation, certified| Removed { node, incarnation, certified };
+        let member =
+            |incarnation, removed: &[Removed]| Member { incarnation, removed: removed.to_vec(), ..Member::default() };
+        let barred = |by_node: &[(u64, Member)]| Members::new(None, by_node.iter().cloned().collect()).barred();
+        // One member may not have heard of all of them.
+        let [one, two] = [member(1, &[removed(3, 33, 100)]), member(2, &[removed(3, 34, 200), removed(4, 44, 50)])];
+        let all = BTreeMap::from([(3, 200), (4, 50)]);
+        assert_eq!(barred(&[(1, one.clone()), (2, two.clone())]), all);
+        // The removal is under way, and then the number is used again: with another data directory, or with another certificate.
+        let three = |member| barred(&[(1, one.clone()), (2, two.clone()), (3, member)]);
+        assert_eq!(three(member(34, &[])), BTreeMap::from([(4, 50)]));
+        assert_eq!(three(member(35, &[])), all);
+        assert_eq!(three(Member { certified: 201, ..member(34, &[]) }), all);
+        // There is an end to what is remembered: the oldest certificates are forgotten first.
+        let many: Vec<Removed> = (1..=REMOVED_MAX as u64 + 1).map(|node| removed(node, 1, node)).collect();
+        let left = barred(&[(1_000, member(1, &many))]);
+        assert_eq!((left.len(), left.contains_key(&1), left.contains_key(&2)), (REMOVED_MAX, false, true));
     }
 }

@@ -1,6 +1,7 @@
 //! The log as openraft sees it: a tail in memory over the log on disk. Writes are grouped: one batch is with the disk,
 //! and what arrives meanwhile is the next batch.
 
+use super::bad_entry::BadEntry;
 use super::log::{Location, Log, LogError, LogReader, Record, Recovered};
 use super::mark::Mark;
 use super::types::{
@@ -19,7 +20,7 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 #[derive(Clone)]
@@ -30,6 +31,7 @@ pub(crate) struct Store {
     written: watch::Receiver<u64>,
     /// Whether somebody wanted to send what was purged meanwhile.
     moved_on: Arc<AtomicBool>,
+    unreadable: Arc<OnceLock<BadEntry>>,
 }
 
 /// What the log holds, by this process's knowledge, whether or not the disk has it yet.
@@ -102,7 +104,8 @@ impl Store {
             // Nobody may be waiting for it.
             let _ = sealed.send(());
         })?;
-        Ok((Self { tail, reader, writes, written, moved_on: Arc::default() }, is_sealed))
+        let (moved_on, unreadable) = (Arc::default(), Arc::default());
+        Ok((Self { tail, reader, writes, written, moved_on, unreadable }, is_sealed))
     }
 
     /// The bytes of entries that the log holds or held since this process started. Not every change is told.
@@ -113,6 +116,20 @@ impl Store {
     /// Told when somebody wants to send what was purged meanwhile.
     pub(crate) fn moved_on(&self) -> Arc<AtomicBool> {
         self.moved_on.clone()
+    }
+
+    /// The first entry that was read from the disk and cannot be decoded.
+    pub(crate) fn unreadable(&self) -> Arc<OnceLock<BadEntry>> {
+        self.unreadable.clone()
+    }
+
+    /// Reads an entry from the disk. One that this build cannot decode is remembered.
+    fn read(&self, location: &Location) -> io::Result<RaftEntry> {
+        let bytes = self.reader.read(location).map_err(io::Error::other)?;
+        decode_entry(location.term, location.index, &bytes).map_err(|error| {
+            let bad = BadEntry::unreadable(location.index, &bytes, &error);
+            io::Error::new(error.kind(), self.unreadable.get_or_init(|| bad).to_string())
+        })
     }
 
     /// What waits until the disk has everything, for whoever must not keep the log open.
@@ -415,10 +432,7 @@ impl RaftLogReader<Types> for Store {
             .collect();
         let entries = found.into_iter().map(|found| match found {
             Found::Cached(entry) => Ok(entry),
-            Found::OnDisk(location) => {
-                let bytes = self.reader.read(&location).map_err(io::Error::other)?;
-                decode_entry(location.term, location.index, &bytes)
-            }
+            Found::OnDisk(location) => self.read(&location),
         });
         entries.collect()
     }

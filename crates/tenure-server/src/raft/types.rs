@@ -51,18 +51,31 @@ pub(crate) struct Member {
     /// Drawn when the data directory was made: a wiped node is not its old self.
     pub(crate) incarnation: u64,
     pub(crate) rules_max: u32,
+    /// From when on the newest certificate is valid that a leader has seen of it, in seconds since 1970; 0 if none had an
+    /// identity.
+    pub(crate) certified: u64,
+    /// Nodes that were removed from the cluster. Each member has all of them, because any of them may be removed next.
+    pub(crate) removed: Vec<Removed>,
+}
+
+/// A node that was removed, and with which certificate it was a member last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) node: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) certified: u64,
 }
 
 impl From<peer::Member> for Member {
     fn from(member: peer::Member) -> Self {
         let peer::Member { peer_addr, client_addr, incarnation, rules_max, .. } = member;
-        Self { peer_addr, client_addr, incarnation, rules_max }
+        Self { peer_addr, client_addr, incarnation, rules_max, ..Self::default() }
     }
 }
 
 impl Member {
     pub(crate) fn told_as(self, node: u64) -> peer::Member {
-        let Self { peer_addr, client_addr, incarnation, rules_max } = self;
+        let Self { peer_addr, client_addr, incarnation, rules_max, .. } = self;
         peer::Member { node, peer_addr, client_addr, incarnation, rules_max }
     }
 }
@@ -97,6 +110,20 @@ struct MemberRecord {
     incarnation: u64,
     #[prost(uint32, tag = "5")]
     rules_max: u32,
+    #[prost(uint64, tag = "6")]
+    certified: u64,
+    #[prost(message, repeated, tag = "7")]
+    removed: Vec<RemovedRecord>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct RemovedRecord {
+    #[prost(uint64, tag = "1")]
+    node: u64,
+    #[prost(fixed64, tag = "2")]
+    incarnation: u64,
+    #[prost(uint64, tag = "3")]
+    certified: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -176,6 +203,16 @@ pub(crate) fn decode_vote(bytes: &[u8]) -> io::Result<RaftVote> {
     })
 }
 
+fn removed_record(removed: &Removed) -> RemovedRecord {
+    let Removed { node, incarnation, certified } = *removed;
+    RemovedRecord { node, incarnation, certified }
+}
+
+fn read_removed(record: RemovedRecord) -> Removed {
+    let RemovedRecord { node, incarnation, certified } = record;
+    Removed { node, incarnation, certified }
+}
+
 fn membership_record(membership: &Membership) -> MembershipRecord {
     let voters = membership.get_joint_config().iter();
     let members = membership.nodes().map(|(node, member)| MemberRecord {
@@ -184,6 +221,8 @@ fn membership_record(membership: &Membership) -> MembershipRecord {
         client_addr: member.client_addr.clone(),
         incarnation: member.incarnation,
         rules_max: member.rules_max,
+        certified: member.certified,
+        removed: member.removed.iter().map(removed_record).collect(),
     });
     MembershipRecord {
         voters: voters.map(|nodes| VotersRecord { nodes: nodes.iter().copied().collect() }).collect(),
@@ -198,8 +237,9 @@ fn read_membership(record: MembershipRecord) -> io::Result<Membership> {
         .members
         .into_iter()
         .map(|member| {
-            let MemberRecord { node, peer_addr, client_addr, incarnation, rules_max } = member;
-            (node, Member { peer_addr, client_addr, incarnation, rules_max })
+            let MemberRecord { node, peer_addr, client_addr, incarnation, rules_max, certified, removed } = member;
+            let removed = removed.into_iter().map(read_removed).collect();
+            (node, Member { peer_addr, client_addr, incarnation, rules_max, certified, removed })
         })
         .collect();
     if voters.is_empty() && members.is_empty() {
@@ -231,6 +271,24 @@ pub(crate) fn decode_entry(term: u64, index: u64, bytes: &[u8]) -> io::Result<Ra
         PayloadKind::Membership(record) => Payload::Membership(read_membership(record)?),
     };
     Ok(RaftEntry { log_id: RaftLogId::new_term_index(term, index), payload })
+}
+
+/// What an entry on disk holds, in words without names and values, whether or not it can be decoded.
+pub(super) fn contents(bytes: &[u8]) -> String {
+    let kind = PayloadRecord::decode(bytes).ok().and_then(|record| record.kind);
+    match kind {
+        Some(PayloadKind::Blank(_)) => "the beginning of a leadership".into(),
+        Some(PayloadKind::Membership(_)) => "a change of members".into(),
+        Some(PayloadKind::Entry(bytes)) => match Entry::kinds(&bytes) {
+            Ok(kinds) if kinds.is_empty() => "no command but the time".into(),
+            Ok(kinds) => {
+                let each: Vec<String> = kinds.iter().map(|(kind, count)| format!("{count} x {kind}")).collect();
+                each.join(", ")
+            }
+            Err(_) => "something that cannot be read".into(),
+        },
+        None => "something that cannot be read".into(),
+    }
 }
 
 pub(crate) fn encode_meta(last: Option<RaftLogId>, membership: &StoredMembership) -> Vec<u8> {

@@ -204,7 +204,7 @@ pub fn reopen_with(files: &Files, bytes: &[u8]) -> (Model, u64) {
     let disk = disk_of(files);
     disk.put(&newest(&disk), bytes);
     let (found, recovered) = recover(&disk).unwrap_or_else(|error| panic!("{error}"));
-    let (again, second) = recover(&disk).unwrap();
+    let (again, second) = recover(&disk).expect("a log that was recovered is recovered again");
     assert_eq!((&again, second.torn), (&found, None), "the cut is done once");
     (found, recovered.torn.map_or(0, |torn| torn.bytes))
 }

@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Code, code_of};
 
+/// Handles that are asked about at once, so that renewals are not kept waiting behind thousands of them.
+const HANDLES_AT_ONCE: usize = 256;
+
 impl Keeper {
     pub(super) fn answered(&mut self, link: LinkId, response: v1::Response, now: BootTime) {
         let (Some(pending), Some(body)) = (self.pending.remove(&response.id), response.body) else { return };
@@ -58,7 +61,7 @@ impl Keeper {
                     }
                 }
             }
-            What::Handle { lease, handle, broken } => self.handle_answered(lease, &handle, broken, body, sent),
+            What::Handle { lease, handle, broken } => self.handle_answered((lease, &handle), broken, body, (sent, now)),
             What::Parting(parting) => match body {
                 Tell::Failure(failure) => self.parted(parting, Some(failure), now),
                 _ => self.parted(parting, None, now),
@@ -141,7 +144,13 @@ impl Keeper {
         self.book.unanswered(&renewals.leases, now, pause);
     }
 
-    fn handle_answered(&mut self, lease: u64, handle: &str, broken: u64, body: Tell, sent: BootTime) {
+    fn handle_answered(
+        &mut self,
+        (lease, handle): (u64, &str),
+        broken: u64,
+        body: Tell,
+        (sent, now): (BootTime, BootTime),
+    ) {
         match body {
             Tell::RenewHandle(reply) => {
                 self.book.vouched(lease, handle, Answer { sent, ttl: Duration::from_millis(reply.ttl_ms) });
@@ -155,7 +164,7 @@ impl Keeper {
             },
             _ => return,
         }
-        self.settle(lease, broken);
+        self.settle(lease, broken, now);
     }
 
     /// What is counted from for a lease that was just granted: the first time that it was asked for.
@@ -201,6 +210,10 @@ impl Keeper {
     /// Something is there: it is kept from now on, and its guard handed out.
     fn got(&mut self, id: u64, lease: u64, claims: Vec<v1::Claim>, answer: Option<Answer>) {
         let Some(errand) = self.errands.remove(&id) else { return };
+        self.settle_number(lease, errand.number);
+        if matches!(errand.want, Want::Lease(_)) {
+            self.numbers.entry(lease).or_default();
+        }
         if let Some(gate) = &errand.gate {
             // Who waited in line had nothing to make progress with.
             gate.progressed(self.clock.now());
@@ -242,13 +255,22 @@ impl Keeper {
                 self.book.remove(errand.lease());
                 errand.start_anew(now);
             }
+            // An earlier copy was answered with a refusal that did not arrive: it is asked for with another number.
+            Some(Code::Answered) if !errand.has_waited => {
+                let (lease, number) = (errand.lease(), std::mem::take(&mut errand.number));
+                errand.again = Some(now);
+                self.settle_number(lease, number);
+            }
             code => {
                 let Some(errand) = self.errands.remove(&id) else { return };
-                if errand.asks > 1 || errand.has_waited {
+                if errand.number > 0 {
+                    // A request with a number is answered once, and whole.
+                    self.settle_number(errand.lease(), errand.number);
+                } else if errand.asks > 1 || errand.has_waited {
                     // An earlier attempt may have got a part of it.
                     self.leave(id, &errand, now);
                 }
-                let has_waited_out = code == Some(Code::NoClaim) && errand.has_waited;
+                let has_waited_out = matches!(code, Some(Code::NoClaim | Code::Answered)) && errand.has_waited;
                 let error = if has_waited_out { Error::WaitedOut } else { failure.into() };
                 let _ = errand.reply.send(Err(error));
             }
@@ -312,19 +334,23 @@ impl Keeper {
         }
     }
 
-    /// Claims of a lease that lives on were broken; which ones is told by their handles.
+    /// Claims of a lease that lives on were broken; which ones, their handles tell. A page of them is asked about at once.
     fn ask_about(&mut self, lease: u64, handles: Vec<String>, broken: u64, now: BootTime) {
-        for handle in handles {
+        for handle in handles.into_iter().take(HANDLES_AT_ONCE) {
             let request = v1::RenewHandleRequest { handle: handle.clone(), ..v1::RenewHandleRequest::default() };
             self.send(v1::request::Body::RenewHandle(request), What::Handle { lease, handle, broken }, now);
         }
     }
 
-    /// All handles that were asked about are known, unless one is still on its way.
-    fn settle(&mut self, lease: u64, broken: u64) {
+    /// When a page of handles is known, the next one is asked about. When none is in doubt any longer, all are known.
+    fn settle(&mut self, lease: u64, broken: u64, now: BootTime) {
         let is_open = |pending: &Pending| matches!(&pending.what, What::Handle { lease: other, .. } if *other == lease);
-        if !self.pending.values().any(is_open) {
-            self.book.settled(lease, broken);
+        if self.pending.values().any(is_open) {
+            return;
+        }
+        match self.book.doubtful(lease) {
+            none if none.is_empty() => self.book.settled(lease, broken),
+            rest => self.ask_about(lease, rest, broken, now),
         }
     }
 

@@ -340,7 +340,14 @@ impl Book {
         }
         entry.stakes.iter().for_each(|stake| stake.promise(answer.sent + safe_for(answer.ttl)));
         entry.notice(notice);
-        entry.stakes.iter().filter(|_| is_doubtful).flat_map(|stake| stake.doubts.keys().cloned()).collect()
+        if is_doubtful { self.doubtful(lease) } else { Vec::new() }
+    }
+
+    /// The claims of a lease that may have been broken, and were not vouched for since.
+    pub(crate) fn doubtful(&self, lease: u64) -> Vec<String> {
+        let stakes = self.leases.get(&lease).into_iter().flat_map(|entry| &entry.stakes);
+        let doubts = stakes.filter(|stake| !stake.fate.is_lost()).flat_map(|stake| &stake.doubts);
+        doubts.filter(|(_, vouched)| vouched.is_none()).map(|(handle, _)| handle.clone()).collect()
     }
 
     /// A handle was asked about, and its claim is still held.

@@ -2,6 +2,7 @@
 
 use super::LetGo;
 use super::book::Gate;
+use super::numbers::Numbers;
 use crate::clock::BootTime;
 use crate::error::Error;
 use crate::fate::Fate;
@@ -89,6 +90,8 @@ pub(super) struct Errand {
     pub(super) has_waited: bool,
     /// How often it was asked for, with this lease.
     pub(super) asks: u32,
+    /// The number of its request; 0 if it has none.
+    pub(super) number: u64,
     /// Why no server was reached, each time.
     pub(super) unreached: Vec<Error>,
     pub(super) reply: oneshot::Sender<Result<Got, Error>>,
@@ -114,6 +117,7 @@ impl Errand {
             first_sent: None,
             has_waited: false,
             asks: 0,
+            number: 0,
             unreached: Vec::new(),
             reply,
             is_patient: patience != Patience::Answer,
@@ -145,11 +149,23 @@ impl Errand {
         }
     }
 
-    pub(super) fn body(&self) -> v1::request::Body {
-        match &self.want {
-            Want::Claims(acquire) => v1::request::Body::Acquire(acquire.clone()),
-            Want::Lease(grant) => v1::request::Body::Grant(grant.clone()),
-            Want::Instance(register) => v1::request::Body::Register(register.clone()),
+    /// What the server is asked, each time with the same number.
+    pub(super) fn body(&mut self, numbers: Option<&mut Numbers>) -> v1::request::Body {
+        let (mut number, mut answered_below) = (0, 0);
+        if let Some(numbers) = numbers {
+            if self.number == 0 {
+                self.number = numbers.draw();
+            }
+            (number, answered_below) = (self.number, numbers.answered_below());
+        }
+        match self.want.clone() {
+            Want::Claims(acquire) => {
+                v1::request::Body::Acquire(v1::AcquireRequest { number, answered_below, ..acquire })
+            }
+            Want::Lease(grant) => v1::request::Body::Grant(grant),
+            Want::Instance(register) => {
+                v1::request::Body::Register(v1::RegisterRequest { number, answered_below, ..register })
+            }
         }
     }
 
@@ -162,12 +178,12 @@ impl Errand {
 
     /// How it is given back if its lease lives on.
     pub(super) fn undone(&self) -> LetGo {
-        let lease = self.lease();
+        let (lease, number) = (self.lease(), self.number);
         match &self.want {
             Want::Instance(register) => {
-                LetGo::Instance { lease, service: register.service.clone(), id: register.id.clone() }
+                LetGo::Instance { lease, service: register.service.clone(), id: register.id.clone(), number }
             }
-            Want::Claims(_) | Want::Lease(_) => LetGo::Line { lease, resources: self.resources() },
+            Want::Claims(_) | Want::Lease(_) => LetGo::Line { lease, resources: self.resources(), number },
         }
     }
 
@@ -212,13 +228,17 @@ impl Errand {
     /// everybody if waiting does not help.
     pub(super) fn is_hopeless(&self, servers: usize) -> bool {
         let is_for_good = self.unreached.iter().all(|error| !error.is_for_now());
-        let is_asked = matches!(self.stage, Stage::Asked) && self.unreached.len() >= servers;
-        is_asked && (is_for_good || !self.is_patient)
+        let are_all_tried = self.unreached.len() >= servers;
+        // The line that it stands in is not there.
+        let is_elsewhere = are_all_tried && self.unreached.iter().all(Error::is_other_cluster);
+        let is_asked = matches!(self.stage, Stage::Asked) && are_all_tried;
+        is_elsewhere || is_asked && (is_for_good || !self.is_patient)
     }
 
     /// What is said when it is given up.
     pub(super) fn given_up(&mut self) -> Error {
         match (&self.stage, self.unreached.pop()) {
+            (_, Some(elsewhere)) if elsewhere.is_other_cluster() => elsewhere,
             (Stage::Asked, Some(unreached)) => unreached,
             (Stage::Asked, None) => Error::Broken("no answer came in time".into()),
             (Stage::InLine | Stage::Seated(..), _) => Error::WaitedOut,

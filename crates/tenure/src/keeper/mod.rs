@@ -5,6 +5,7 @@ mod answers;
 mod book;
 mod errand;
 mod link;
+mod numbers;
 mod parting;
 
 pub(crate) use book::Gate;
@@ -22,6 +23,7 @@ use book::Book;
 use errand::{Errand, Stage};
 use futures::future::BoxFuture;
 use link::{LinkId, Links, News};
+use numbers::Numbers;
 use parting::Parting;
 use std::collections::BTreeMap;
 use std::io;
@@ -73,10 +75,10 @@ pub(crate) enum LetGo {
     Lease(u64),
     /// Claims that are held; the lease lives on. By handle, so that what is claimed anew under the same name is not meant.
     Claims { lease: u64, handles: Vec<String> },
-    /// Claims that are in line, or on their way there; the lease lives on.
-    Line { lease: u64, resources: Vec<String> },
-    /// An instance on a lease that lives on.
-    Instance { lease: u64, service: String, id: String },
+    /// Claims that are in line, or on their way there; the lease lives on. With the number of their request, if it has one.
+    Line { lease: u64, resources: Vec<String>, number: u64 },
+    /// An instance on a lease that lives on. With the number of its registration, if it has one.
+    Instance { lease: u64, service: String, id: String, number: u64 },
 }
 
 /// The way to a keeper. When the last one is gone, the keeper gives back what it was told to, and ends.
@@ -84,6 +86,8 @@ pub(crate) enum LetGo {
 pub(crate) struct Orders {
     orders: mpsc::UnboundedSender<Order>,
     pub(crate) clock: Clock,
+    /// The secret of this client's claims: a release that shows it frees them at once.
+    pub(crate) secret: u64,
 }
 
 impl Orders {
@@ -95,11 +99,11 @@ impl Orders {
         )]
         let (orders, taken) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let keeper_clock = clock.clone();
+        let (keeper_clock, secret) = (clock.clone(), rand::random::<u64>().max(1));
         thread::Builder::new().name("tenure-keeper".into()).spawn(move || {
-            runtime.block_on(Keeper::new(endpoints, keeper_clock, taken).run());
+            runtime.block_on(Keeper::new(endpoints, keeper_clock, secret, taken).run());
         })?;
-        Ok(Self { orders, clock })
+        Ok(Self { orders, clock, secret })
     }
 
     /// Tells the keeper. It does not wait.
@@ -142,6 +146,7 @@ struct Asker {
 
 struct Keeper {
     clock: Clock,
+    secret: u64,
     orders: mpsc::UnboundedReceiver<Order>,
     links: Links,
     book: Book,
@@ -151,6 +156,8 @@ struct Keeper {
     flushes: Vec<(BootTime, oneshot::Sender<usize>)>,
     pending: BTreeMap<u64, Pending>,
     last_request: u64,
+    /// The numbers of the requests about the leases without claims that this keeper has begun.
+    numbers: BTreeMap<u64, Numbers>,
 }
 
 impl Drop for Keeper {
@@ -160,9 +167,10 @@ impl Drop for Keeper {
 }
 
 impl Keeper {
-    fn new(endpoints: Arc<[Endpoint]>, clock: Clock, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+    fn new(endpoints: Arc<[Endpoint]>, clock: Clock, secret: u64, orders: mpsc::UnboundedReceiver<Order>) -> Self {
         Self {
             clock,
+            secret,
             orders,
             links: Links::new(endpoints),
             book: Book::default(),
@@ -172,6 +180,7 @@ impl Keeper {
             flushes: Vec::new(),
             pending: BTreeMap::new(),
             last_request: 0,
+            numbers: BTreeMap::new(),
         }
     }
 
@@ -369,7 +378,7 @@ impl Keeper {
         let is_leaving = self.errands.get(&id).is_some_and(|errand| self.is_leaving(errand));
         let Some(errand) = self.errands.get_mut(&id) else { return };
         if is_leaving {
-            // A cancel that is under way would mean this one, too.
+            // What is taken back may still be there, and one lease claims nothing twice.
             errand.again = Some(now + errand.pause());
             return;
         }
@@ -378,7 +387,8 @@ impl Keeper {
         errand.asks += 1;
         // One that stands in line is answered when its turn comes; it is asked again when its connection is lost.
         errand.again = Some(now + errand.answer_time());
-        let (body, silence) = (errand.body(), errand.answer_time());
+        let numbers = self.numbers.get_mut(&errand.lease()).filter(|_| !errand.has_own_lease());
+        let (body, silence) = (errand.body(numbers), errand.answer_time());
         let what = What::Errand { errand: id, lease: errand.lease(), has_own_lease: errand.has_own_lease() };
         if is_retry {
             self.turn_from_silence(now, silence);
@@ -404,6 +414,13 @@ impl Keeper {
     fn is_leaving(&self, errand: &Errand) -> bool {
         let (lease, resources) = (errand.lease(), errand.resources());
         self.partings.values().any(|parting| parting.is_of(lease, &resources))
+    }
+
+    /// A request was answered for good.
+    fn settle_number(&mut self, lease: u64, number: u64) {
+        if let Some(numbers) = self.numbers.get_mut(&lease) {
+            numbers.settle(number);
+        }
     }
 
     fn tell_flushed(&mut self, now: BootTime) {

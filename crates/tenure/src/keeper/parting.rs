@@ -1,6 +1,7 @@
 //! Giving back: what was let go is told to the server until it has heard it, or until it is over anyway.
 
 use super::errand::{Errand, Got, Quest, Stage};
+use super::numbers::Numbers;
 use super::{Ask, Keeper, LetGo, Order, Orders, What};
 use crate::clock::BootTime;
 use crate::error::{Error, is_for_now};
@@ -37,28 +38,51 @@ pub(super) struct Parting {
 impl Parting {
     /// Whether claims on these resources are being taken back from a line.
     pub(super) fn is_of(&self, lease: u64, resources: &[String]) -> bool {
+        let name = |handle: &String| handle.rsplit_once('@').map(|(name, _)| name.to_string());
         match &self.what {
-            LetGo::Line { lease: other, resources: others } => {
+            LetGo::Line { lease: other, resources: others, .. } => {
                 *other == lease && others.iter().any(|other| resources.contains(other))
             }
-            LetGo::Lease(_) | LetGo::Claims { .. } | LetGo::Instance { .. } => false,
+            LetGo::Claims { lease: other, handles } => {
+                *other == lease && handles.iter().filter_map(name).any(|other| resources.contains(&other))
+            }
+            LetGo::Lease(_) | LetGo::Instance { .. } => false,
+        }
+    }
+
+    /// The lease and the number of the request that this takes back, if it has one.
+    fn number(&self) -> Option<(u64, u64)> {
+        match &self.what {
+            LetGo::Line { lease, number, .. } | LetGo::Instance { lease, number, .. } if *number > 0 => {
+                Some((*lease, *number))
+            }
+            _ => None,
         }
     }
 
     /// What the server is told next.
-    fn body(&self) -> Option<Ask> {
+    fn body(&self, release_secret: u64, answered_below: u64) -> Option<Ask> {
         match &self.what {
-            LetGo::Lease(lease) => Some(Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: *lease })),
-            LetGo::Claims { handles, .. } => {
-                handles.first().map(|handle| Ask::Release(v1::ReleaseRequest { handle: handle.clone() }))
+            LetGo::Lease(lease) => Some(Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: *lease, release_secret })),
+            LetGo::Claims { handles, .. } => handles
+                .first()
+                .map(|handle| Ask::Release(v1::ReleaseRequest { handle: handle.clone(), release_secret })),
+            LetGo::Line { lease, resources, number } => {
+                let (lease, resources, number) = (*lease, resources.clone(), *number);
+                let resource = String::new();
+                Some(Ask::Cancel(v1::CancelRequest {
+                    lease,
+                    resource,
+                    resources,
+                    number,
+                    answered_below,
+                    release_secret,
+                }))
             }
-            LetGo::Line { lease, resources } => {
-                let (lease, resources) = (*lease, resources.clone());
-                Some(Ask::Cancel(v1::CancelRequest { lease, resources, ..v1::CancelRequest::default() }))
-            }
-            LetGo::Instance { lease, service, id } => {
-                let (lease, service, id) = (*lease, service.clone(), id.clone());
-                Some(Ask::Deregister(v1::DeregisterRequest { service, id, lease, force: None }))
+            LetGo::Instance { lease, service, id, number } => {
+                let (lease, service, id, number) = (*lease, service.clone(), id.clone(), *number);
+                let force = None;
+                Some(Ask::Deregister(v1::DeregisterRequest { service, id, lease, force, number, answered_below }))
             }
         }
     }
@@ -92,7 +116,10 @@ impl Keeper {
         now: BootTime,
     ) {
         match &what {
-            LetGo::Lease(lease) => self.book.remove(*lease),
+            LetGo::Lease(lease) => {
+                self.book.remove(*lease);
+                self.numbers.remove(lease);
+            }
             LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } | LetGo::Instance { lease, .. } => {
                 self.book.unstake(*lease, fate);
             }
@@ -131,7 +158,8 @@ impl Keeper {
         } else {
             errand.undone()
         };
-        let asked_by = matches!(errand.stage, Stage::Asked).then_some(id);
+        // The server knows a request that comes later than its cancel by its number.
+        let asked_by = (errand.number == 0 && matches!(errand.stage, Stage::Asked)).then_some(id);
         let until = now + ttl.max(TELL_MIN);
         self.begin_parting(Parting { what, until, next: now, pause: PAUSE_MIN, asked_by, reply: None });
     }
@@ -157,7 +185,9 @@ impl Keeper {
         let due: Vec<u64> = self.partings.iter().filter(|(_, p)| now >= p.next).map(|(id, _)| *id).collect();
         for id in due {
             let Some(parting) = self.partings.get_mut(&id) else { continue };
-            let (body, silence) = (parting.body(), parting.pause);
+            let numbers = parting.number().and_then(|(lease, _)| self.numbers.get(&lease));
+            let answered_below = numbers.map_or(0, Numbers::answered_below);
+            let (body, silence) = (parting.body(self.secret, answered_below), parting.pause);
             let is_retry = parting.pause > PAUSE_MIN;
             parting.failed(now);
             if is_retry {
@@ -194,7 +224,11 @@ impl Keeper {
         if parting.goes_on(now) {
             return;
         }
-        if let Some(reply) = self.partings.remove(&id).and_then(|parting| parting.reply) {
+        let Some(parting) = self.partings.remove(&id) else { return };
+        if let Some((lease, number)) = parting.number() {
+            self.settle_number(lease, number);
+        }
+        if let Some(reply) = parting.reply {
             let _ = reply.send(outcome);
         }
     }

@@ -172,6 +172,7 @@ impl RegisterAsk {
             grant: self.on.is_none().then(|| self.terms.request(self.client.holder())),
             lease: self.on.unwrap_or_default(),
             details: Some(self.details.clone()),
+            ..v1::RegisterRequest::default()
         }
     }
 }

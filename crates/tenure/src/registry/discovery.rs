@@ -1,13 +1,10 @@
 //! Asking which instances of a service are there.
 
-use super::set::Found;
+use super::set::{Anchor, Found};
 use super::view::{self, View};
 use crate::client::Client;
 use crate::error::Error;
-use crate::timing::safe_for;
 use crate::v1;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Asks which instances of a service are there: once, or for a view that is kept.
 #[derive(Clone, Debug)]
@@ -75,17 +72,29 @@ impl Discovery {
         };
         let mut all = Vec::new();
         loop {
-            let sent = clock.now();
+            let asked = clock.now();
             let page = self.client.discover_page(request.clone()).await?;
-            all.extend(page.items.into_iter().map(|instance| {
-                let until = sent + safe_for(Duration::from_millis(instance.valid_for_ms));
-                Found { instance: Arc::new(instance), until }
-            }));
+            let anchor = Anchor { asked, service_ms: page.now_ms };
+            all.extend(page.items.into_iter().map(|instance| Found::new(instance, page.now_ms, anchor)));
             if page.next.is_empty() {
                 return Ok(all);
             }
             request.from = page.next;
         }
+    }
+
+    /// Asks for the service time, and says when it was asked. Any instance will do, and none.
+    pub(super) async fn ask_time(self) -> Result<Anchor, Error> {
+        let request = v1::DiscoverRequest {
+            service: self.request.service,
+            service_prefix: self.request.service_prefix,
+            all: true,
+            limit: 1,
+            ..v1::DiscoverRequest::default()
+        };
+        let asked = self.client.clock().now();
+        let page = self.client.discover_page(request).await?;
+        Ok(Anchor { asked, service_ms: page.now_ms })
     }
 
     /// A view that is kept: it comes when all that is there is known, and is kept for as long as it lives.

@@ -272,7 +272,7 @@ impl Registration {
             epoch: life.epoch,
             lease: life.lease,
             details: Some(details.clone()),
-            grant: None,
+            ..v1::RegisterRequest::default()
         };
         self.shared.client.register_instance(request).await?;
         self.shared.said().details = details;

@@ -179,8 +179,8 @@ fn request(shared: &Shared, epoch: u64) -> v1::RegisterRequest {
         id: said.id.clone(),
         epoch,
         grant: Some(said.terms.request(shared.client.holder())),
-        lease: 0,
         details: Some(said.details.clone()),
+        ..v1::RegisterRequest::default()
     }
 }
 

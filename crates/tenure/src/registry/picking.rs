@@ -64,7 +64,7 @@ mod tests {
         let routed = health != Health::Critical;
         let (id, details, health) = (id.into(), Some(details), health.into());
         let instance = v1::Instance { id, details, health, routed, ..v1::Instance::default() };
-        Found { instance: Arc::new(instance), until: BootTime::default() }
+        Found { instance: Arc::new(instance), until: BootTime::default(), ends_ms: 0 }
     }
 
     fn ids(best: &[&Found]) -> Vec<String> {

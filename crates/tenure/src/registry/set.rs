@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How far apart questions about the service time are.
+const ASK_MIN: Duration = Duration::from_millis(100);
+const ASK_MAX: Duration = Duration::from_secs(60);
+
 /// Service and id.
 type Name = (String, String);
 
@@ -18,6 +22,23 @@ pub struct Found {
     pub instance: Arc<v1::Instance>,
     /// By this machine's clock.
     pub until: BootTime,
+    /// The same in service time.
+    pub(super) ends_ms: u64,
+}
+
+/// A question about the service time, and its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Anchor {
+    /// When it was asked. Service time was not later than the answer then.
+    pub(super) asked: BootTime,
+    pub(super) service_ms: u64,
+}
+
+impl Anchor {
+    /// A time by this machine's clock that comes before that service time, though both clocks may differ in their rates.
+    pub(super) fn before(self, service_ms: u64) -> BootTime {
+        self.asked + safe_for(Duration::from_millis(service_ms.saturating_sub(self.service_ms)))
+    }
 }
 
 impl Found {
@@ -37,16 +58,20 @@ impl Found {
         self.instance.details.as_ref().map_or("", |details| details.zone.as_str())
     }
 
-    fn new(instance: v1::Instance, told: BootTime) -> (Name, Self) {
-        let until = told + valid(instance.valid_for_ms);
-        let name = (instance.service.clone(), instance.id.clone());
-        (name, Self { instance: Arc::new(instance), until })
+    pub(super) fn new(instance: v1::Instance, now_ms: u64, anchor: Anchor) -> Self {
+        let ends_ms = now_ms.saturating_add(instance.valid_for_ms);
+        Self { instance: Arc::new(instance), until: anchor.before(ends_ms), ends_ms }
     }
-}
 
-/// What is told to be valid for so long is used for a little less, because two clocks differ.
-fn valid(ms: u64) -> Duration {
-    safe_for(Duration::from_millis(ms))
+    fn name(&self) -> Name {
+        (self.instance.service.clone(), self.instance.id.clone())
+    }
+
+    /// The later end counts.
+    fn lasts(&mut self, ends_ms: u64, anchor: Anchor) {
+        self.ends_ms = self.ends_ms.max(ends_ms);
+        self.until = self.until.max(anchor.before(self.ends_ms));
+    }
 }
 
 /// What is known.
@@ -62,6 +87,8 @@ pub(super) struct Set {
     revision: u64,
     /// Whether a snapshot was ever complete.
     is_whole: bool,
+    /// The last question about the service time.
+    anchor: Option<Anchor>,
 }
 
 impl Set {
@@ -78,9 +105,26 @@ impl Set {
         (self.part, self.revision) = (BTreeMap::new(), 0);
     }
 
-    /// Takes a message that was sent at `told` or later.
-    pub(super) fn apply(&mut self, reply: v1::WatchInstancesReply, told: BootTime) {
-        let put = reply.put.into_iter().map(|instance| Found::new(instance, told));
+    /// A question about the service time was answered. Ends are told in service time, so that what is known lasts a little longer.
+    pub(super) fn answered(&mut self, anchor: Anchor) {
+        self.anchor = Some(anchor);
+        let all = self.known.values_mut().chain(self.part.values_mut()).chain(self.last_good.values_mut());
+        all.for_each(|found| found.lasts(0, anchor));
+    }
+
+    /// When the service time is asked for again: in a third of the shortest validity.
+    pub(super) fn ask_at(&self, now: BootTime) -> Option<BootTime> {
+        let anchor = self.anchor?;
+        let shortest = self.next_end(now).map_or(ASK_MAX, |end| end.since(anchor.asked) / 3);
+        Some(anchor.asked + shortest.clamp(ASK_MIN, ASK_MAX))
+    }
+
+    /// Takes a message. A question was answered before.
+    pub(super) fn apply(&mut self, reply: v1::WatchInstancesReply) {
+        let anchor = self.anchor.expect("a watch begins with a question about the service time");
+        let now_ms = reply.now_ms;
+        let put = reply.put.into_iter().map(|instance| Found::new(instance, now_ms, anchor));
+        let put = put.map(|found| (found.name(), found));
         if reply.snapshot {
             self.part.extend(put);
             if reply.last {
@@ -96,7 +140,7 @@ impl Set {
             }
             self.note_emptied(before);
         }
-        reply.fresh.iter().for_each(|fresh| self.freshen(fresh, told));
+        reply.fresh.iter().for_each(|fresh| self.freshen(fresh, now_ms, anchor));
         if reply.revision > 0 {
             self.revision = reply.revision;
         }
@@ -111,20 +155,19 @@ impl Set {
     }
 
     /// The longer one counts.
-    fn freshen(&mut self, fresh: &v1::Fresh, told: BootTime) {
+    fn freshen(&mut self, fresh: &v1::Fresh, now_ms: u64, anchor: Anchor) {
         let first = (fresh.service.clone(), String::new());
         let of_service = |entry: &(&Name, &mut Found)| entry.0.0 == fresh.service;
         if fresh.valid_for_ms > 0 {
-            let until = told + valid(fresh.valid_for_ms);
             let named: std::collections::BTreeSet<&str> = fresh.items.iter().map(|item| item.id.as_str()).collect();
             let all = self.known.range_mut(first..).take_while(of_service);
             for (_, found) in all.filter(|(name, _)| !named.contains(name.1.as_str())) {
-                found.until = found.until.max(until);
+                found.lasts(now_ms.saturating_add(fresh.valid_for_ms), anchor);
             }
         }
         for item in &fresh.items {
             if let Some(found) = self.known.get_mut(&(fresh.service.clone(), item.id.clone())) {
-                found.until = found.until.max(told + valid(item.valid_for_ms));
+                found.lasts(now_ms.saturating_add(item.valid_for_ms), anchor);
             }
         }
     }

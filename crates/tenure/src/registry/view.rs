@@ -2,12 +2,12 @@
 
 use super::discovery::Discovery;
 use super::picking::{best, by_key, by_weight};
-use super::set::{Found, Living, Set};
+use super::set::{Anchor, Found, Living, Set};
 use crate::clock::{BootTime, Clock};
 use crate::error::Error;
 use crate::v1;
-use futures::StreamExt;
-use std::future::poll_fn;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::time::Duration;
 use tenure_api::Code;
 use tokio::sync::watch;
@@ -21,9 +21,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Another server is not tried sooner than this after something was heard.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether a message lies unread, in the time of whoever ends first, and how long apart at the least.
-const LOOKS: u32 = 10;
-const LOOK_MIN: Duration = Duration::from_millis(20);
+/// The pause after a question about the service time that was not answered.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The instances of a service that are there, kept in this process. Reading it never waits. Each instance is dropped when its
 /// time is over, with no network at all: by a clock that goes on while the machine sleeps.
@@ -90,8 +89,8 @@ pub(super) async fn open(discovery: Discovery) -> Result<View, Error> {
     let mut keeper = Keeper {
         clock: clock.clone(),
         heard: now,
-        looked: now,
-        quiet: now,
+        asking: None,
+        ask_after: now,
         discovery,
         set: Set::default(),
         stream: None,
@@ -115,9 +114,10 @@ struct Keeper {
     stream: Option<Streaming<v1::WatchInstancesReply>>,
     /// When something was heard last, or the stream was asked for.
     heard: BootTime,
-    /// When the stream was looked at last, and the time before: what was not there in between had not come.
-    looked: BootTime,
-    quiet: BootTime,
+    /// A question about the service time that is on its way. Ends are told in service time, and counted from when it was asked.
+    asking: Option<BoxFuture<'static, Result<Anchor, Error>>>,
+    /// After one that failed, the next is not asked before.
+    ask_after: BootTime,
     pause: Duration,
     tell: watch::Sender<Living>,
 }
@@ -129,22 +129,30 @@ impl Keeper {
             let now = self.clock.now();
             let clock = self.clock.clone();
             let (next_end, doubt_at) = (self.set.next_end(now), self.doubt_at());
-            // What lies unread counts from when nothing did, so that is looked at often enough to make no difference.
-            let look_at = next_end.filter(|_| self.stream.is_some());
-            let look_at = look_at.map(|end| now + (end.since(now) / LOOKS).max(LOOK_MIN));
+            let mut asking = self.asking.take();
+            let ask_at = self.set.ask_at(now).filter(|_| asking.is_none() && self.stream.is_some());
+            let ask_at = ask_at.map(|at| at.max(self.ask_after));
             tokio::select! {
                 biased;
+                answer = next_answer(&mut asking) => {
+                    asking = None;
+                    match answer {
+                        Ok(anchor) => self.set.answered(anchor),
+                        Err(_) => self.ask_after = self.clock.now() + ASK_AGAIN,
+                    }
+                }
                 turned = self.turn() => if turned.is_err() {
                     // It was let in before; it will be again, or what it has runs out.
                     self.give_up_stream().await;
                 },
                 () = clock.until(next_end) => {}
-                () = clock.until(look_at) => {}
+                () = clock.until(ask_at) => asking = Some(self.discovery.clone().ask_time().boxed()),
                 () = clock.until(doubt_at) => {
                     self.discovery.client.turn_away();
-                    (self.stream, self.heard) = (None, self.clock.now());
+                    (self.stream, self.heard, asking) = (None, self.clock.now(), None);
                 }
             }
+            self.asking = asking;
             self.show();
         }
     }
@@ -157,8 +165,8 @@ impl Keeper {
     /// Takes the next message, or makes one more attempt to have one. It fails for good alone.
     async fn turn(&mut self) -> Result<(), Error> {
         match self.next().await {
-            Ok(Some((reply, told))) => {
-                self.set.apply(reply, told);
+            Ok(Some(reply)) => {
+                self.set.apply(reply);
                 (self.heard, self.pause) = (self.clock.now(), PAUSE_MIN);
                 Ok(())
             }
@@ -186,12 +194,11 @@ impl Keeper {
         tokio::time::sleep(pause).await;
     }
 
-    /// The next message, and a moment before which it was not sent, as far as that can be known here: while nothing lay
-    /// unread, it was not there yet. A message that waited for a busy program is not taken for a new one.
-    async fn next(&mut self) -> Result<Option<(v1::WatchInstancesReply, BootTime)>, Error> {
+    /// The next message. Before a stream is opened, the service time is asked for.
+    async fn next(&mut self) -> Result<Option<v1::WatchInstancesReply>, Error> {
         if self.stream.is_none() {
-            let asked = self.clock.now();
-            (self.heard, self.looked, self.quiet) = (asked, asked, asked);
+            self.heard = self.clock.now();
+            self.set.answered(self.discovery.clone().ask_time().await?);
             let mut request = self.discovery.request.clone();
             request.after = self.set.revision();
             if request.after == 0 {
@@ -199,18 +206,8 @@ impl Keeper {
             }
             self.stream = Some(self.discovery.client.watch_instances(request).await?);
         }
-        let Self { stream: Some(stream), clock, looked, quiet, .. } = self else { return Ok(None) };
-        let message = poll_fn(|context| {
-            let now = clock.now();
-            let polled = stream.poll_next_unpin(context);
-            if polled.is_pending() {
-                // After a stall of this program it may lie in the socket still, and be found the next time.
-                (*quiet, *looked) = (*looked, now);
-            }
-            polled
-        });
-        let message = message.await.transpose()?;
-        Ok(message.map(|reply| (reply, self.quiet)))
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        Ok(stream.message().await?)
     }
 
     /// Shows what may be used now. Whoever waits for changes is woken by those alone; that something is valid for longer is
@@ -222,5 +219,13 @@ impl Keeper {
             *shown = living;
             is_new
         });
+    }
+}
+
+/// The answer to a question that is on its way; never, if there is none.
+async fn next_answer(asking: &mut Option<BoxFuture<'static, Result<Anchor, Error>>>) -> Result<Anchor, Error> {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
     }
 }

@@ -1,5 +1,6 @@
 //! `tenure doctor`: looks at the machine, the data directory and the server, and says what to do. It changes nothing.
 
+mod certificates;
 mod data;
 mod machine;
 mod server;
@@ -74,6 +75,7 @@ pub(crate) async fn doctor(caller: &Caller, args: Doctor) -> Result<ExitCode, Fa
     })?;
     let mut findings = vec![machine::clock_source(), machine::open_files()];
     findings.extend(data::look(&directory));
+    findings.extend(certificates::look(&config::certificates(args.config.as_deref())?));
     findings.extend(server::look(&caller.addr).await);
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
     print::draw(caller.output, &List(findings));

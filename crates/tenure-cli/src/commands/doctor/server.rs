@@ -2,16 +2,20 @@
 
 use super::Finding;
 use crate::clock::Stopwatch;
-use crate::commands::are_addresses;
+use crate::commands::members::{self, Asked, Votes};
+use crate::commands::{are_addresses, connect_to};
 use crate::print;
 use std::time::Duration;
-use tenure::{Client, Code, Error, v1};
+use tenure::{Code, Error, v1};
 
 /// Round trips that are measured.
 const ROUND_TRIPS: usize = 10;
 
 /// Beyond this, a short TTL leaves little time for a second attempt.
 const ROUND_TRIP_LONG: Duration = Duration::from_millis(100);
+
+/// A stall drops at least so much service time. The start of a leadership drops less.
+const STALL_MS: u64 = 500;
 
 /// Leases that one ledger may have.
 const LEASES_MAX: u64 = tenure_core::limits::LEASES_MAX as u64;
@@ -22,7 +26,9 @@ pub(super) async fn look(addr: &str) -> Vec<Finding> {
         Err(why) => Err(Error::Local(why)),
     };
     match asked {
-        Ok((status, times)) => judge(&status, &times),
+        Ok((status, times, asked)) => {
+            judge(&status, &times).into_iter().chain(judge_members(&asked, &status)).collect()
+        }
         Err(error) => vec![Finding::bad("server", error.to_string(), remedy(&error))],
     }
 }
@@ -30,13 +36,14 @@ pub(super) async fn look(addr: &str) -> Vec<Finding> {
 fn remedy(error: &Error) -> &'static str {
     match (error, error.code()) {
         (Error::Handshake { .. }, _) => "Correct the address, TENURE_CA_FILE or the certificate.",
+        (Error::KeyInTheClear { .. }, _) => "Write https:// in --addr, or use a tunnel that listens on 127.0.0.1.",
         (_, Some(Code::Unauthenticated)) => "Name the file that has your API key: TENURE_API_KEY_FILE=FILE.",
         _ => "Start one with `tenure serve`, or point --addr at one that runs.",
     }
 }
 
-async fn ask(addr: &str) -> Result<(v1::StatusReply, Vec<Duration>), Error> {
-    let client = Client::builder().addrs(addr).security_from_env()?.connect().await?;
+async fn ask(addr: &str) -> Result<(v1::StatusReply, Vec<Duration>, Vec<Asked>), Error> {
+    let client = connect_to(addr).await?;
     let mut status = client.status(v1::StatusRequest {}).await?;
     let mut times = Vec::new();
     for _ in 0..ROUND_TRIPS {
@@ -45,13 +52,17 @@ async fn ask(addr: &str) -> Result<(v1::StatusReply, Vec<Duration>), Error> {
         times.push(watch.elapsed());
     }
     times.sort();
-    Ok((status, times))
+    let asked = members::ask(members::known(&client).await?, &status).await;
+    Ok((status, times, asked))
 }
 
 fn judge(status: &v1::StatusReply, times: &[Duration]) -> Vec<Finding> {
     let leads = match status.leads {
         true => Finding::ok("server", format!("node {} answers and leads", status.node)),
-        false => Finding::bad("server", format!("node {} does not lead", status.node), "Ask again in a moment."),
+        false if status.leader != 0 => {
+            Finding::ok("server", format!("node {} answers and follows node {}", status.node, status.leader))
+        }
+        false => Finding::bad("server", format!("node {} knows no leader", status.node), "Ask again in a moment."),
     };
     let ours = env!("CARGO_PKG_VERSION");
     let version = match status.version == ours {
@@ -68,7 +79,7 @@ fn judge(status: &v1::StatusReply, times: &[Duration]) -> Vec<Finding> {
         false => Finding::ok("round trip", found),
     };
     let dropped = match status.dropped_ms {
-        0 => Finding::ok("time dropped", "none since it started"),
+        ms if ms < STALL_MS => Finding::ok("time dropped", "no stall since it started"),
         ms => {
             let found = format!("{} since it started", print::span_ms(ms));
             let todo =
@@ -77,6 +88,41 @@ fn judge(status: &v1::StatusReply, times: &[Duration]) -> Vec<Finding> {
         }
     };
     vec![leads, version, round_trip, dropped, judge_leases(status.leases)]
+}
+
+/// Each member that does not answer, or the word that all do. A node that is alone has no members to look at.
+fn judge_members(asked: &[Asked], own: &v1::StatusReply) -> Vec<Finding> {
+    let check = "members";
+    if asked.len() < 2 {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for Asked { member, said } in asked {
+        match said {
+            Err(why) => findings.push(Finding::bad(
+                check,
+                format!("node {} does not answer: {why}", member.node),
+                "Start it, or take it out with `tenure cluster remove` and let another one in.",
+            )),
+            Ok(status) if status.leader == 0 && !status.leads => findings.push(Finding::bad(
+                check,
+                format!("node {} knows no leader", member.node),
+                "Look whether it reaches its peers, and whether it was removed: its log says so.",
+            )),
+            Ok(status) if status.version != own.version => findings.push(Finding::warn(
+                check,
+                format!("node {} runs version {}, and node {} {}", member.node, status.version, own.node, own.version),
+                "Run the same version everywhere.",
+            )),
+            Ok(_) => {}
+        }
+    }
+    let votes = Votes::count(asked);
+    if findings.is_empty() {
+        let may_fail = votes.may_fail().unwrap_or_default();
+        findings.push(Finding::ok(check, format!("all {} answer; {may_fail} may fail", asked.len())));
+    }
+    findings
 }
 
 fn judge_leases(leases: u64) -> Finding {
@@ -97,14 +143,40 @@ mod tests {
         findings.iter().map(|finding| finding.verdict).collect()
     }
 
+    fn member(node: u64, said: Result<u64, &str>) -> Asked {
+        let said =
+            said.map(|leader| v1::StatusReply { node, leader, leads: leader == node, ..v1::StatusReply::default() });
+        Asked {
+            member: v1::Member { node, votes: true, ..v1::Member::default() },
+            said: said.map_err(ToOwned::to_owned),
+        }
+    }
+
+    #[test]
+    fn members_that_do_not_answer_are_named() {
+        let own = v1::StatusReply::default();
+        assert!(judge_members(&[member(1, Ok(1))], &own).is_empty(), "a node that is alone");
+        let well = judge_members(&[member(1, Ok(1)), member(2, Ok(1)), member(3, Ok(1))], &own);
+        assert_eq!((well[0].verdict, well[0].found.as_str()), (Verdict::Ok, "all 3 answer; 1 may fail"));
+        let ill = judge_members(&[member(1, Ok(1)), member(2, Err("refused")), member(3, Ok(0))], &own);
+        let found: Vec<_> = ill.iter().map(|finding| (finding.verdict, finding.found.as_str())).collect();
+        assert_eq!(
+            found,
+            [(Verdict::Bad, "node 2 does not answer: refused"), (Verdict::Bad, "node 3 knows no leader")]
+        );
+    }
+
     #[test]
     fn what_is_not_as_it_should_be_is_told() {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let well = v1::StatusReply { version, leads: true, ..v1::StatusReply::default() };
         assert_eq!(verdicts(&well, 1), [Verdict::Ok; 5]);
+        let restarted = v1::StatusReply { dropped_ms: 110, ..well };
+        assert_eq!(verdicts(&restarted, 1), [Verdict::Ok; 5], "a clean start drops this much");
         let ill = v1::StatusReply {
             version: "0.0.1".into(),
             leads: false,
+            leader: 0,
             dropped_ms: 700,
             leases: LEASES_MAX,
             ..v1::StatusReply::default()

@@ -1,5 +1,6 @@
 //! Keys: bytes with a value, versioned, that may hang on a lease. They have a revision counter of their own, and a past.
 
+mod budget;
 mod past;
 mod range;
 mod txn;
@@ -7,12 +8,13 @@ mod txn;
 use super::Ledger;
 use crate::command::{Delete, Hang, Put};
 use crate::event::{Event, Happening};
-use crate::limits::{CLEAR_MAX, DELETED_MAX, KEY_COST_BYTES, KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
+use crate::limits::{CLEAR_MAX, KEY_COST_BYTES, KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
 use crate::names::{Key, LeaseId};
 use crate::reply::{Outcome, Refusal, Reply};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+pub(super) use budget::Room;
 use core::ops::Bound;
 pub(super) use past::{At, Past, Version};
 pub use range::Change;
@@ -199,11 +201,10 @@ impl Ledger {
     }
 
     pub(super) fn delete(&mut self, delete: &Delete, events: &mut Vec<Event>) -> Outcome {
-        let keys: BTreeSet<Key> =
-            self.keyspace.living(&delete.keys).take(DELETED_MAX + 1).map(|(key, _)| key.clone()).collect();
-        if keys.len() > DELETED_MAX {
-            return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
-        }
+        let mut budget = self.work.keys.budget();
+        let found = self.keyspace.to_delete(&delete.keys, 0, &mut budget);
+        self.work.keys.settle(&budget);
+        let keys: BTreeSet<Key> = found?.into_iter().map(|(key, _)| key.clone()).collect();
         if !keys.is_empty() {
             for key in &keys {
                 self.hang(key, self.keyspace.keys[key].lease, None);

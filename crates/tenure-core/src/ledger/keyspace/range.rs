@@ -64,14 +64,23 @@ impl Keyspace {
         }
     }
 
+    /// The revision that a range looks at, if it is one before the present.
+    pub(super) fn past_revision(&self, range: &Range) -> Option<u64> {
+        let revision = range.revision.and_then(|revision| u64::try_from(revision).ok());
+        revision.filter(|revision| *revision > 0 && *revision < self.revision)
+    }
+
+    /// The keys of a range, in order, whatever its limit and its order are.
+    pub(super) fn found<'a>(&'a self, range: &'a Range) -> Box<dyn Iterator<Item = Item<'a>> + 'a> {
+        match self.past_revision(range) {
+            Some(revision) => Box::new(self.lived(&range.keys, revision)),
+            None => Box::new(self.living(&range.keys)),
+        }
+    }
+
     pub(super) fn range(&self, range: &Range) -> Result<Ranged, Refusal> {
         self.may_look(range.revision)?;
-        let revision =
-            range.revision.and_then(|revision| u64::try_from(revision).ok()).filter(|revision| *revision > 0);
-        let found: Box<dyn Iterator<Item = Item<'_>>> = match revision {
-            Some(revision) if revision < self.revision => Box::new(self.lived(&range.keys, revision)),
-            _ => Box::new(self.living(&range.keys)),
-        };
+        let found = self.found(range);
         if range.part == Part::CountOnly {
             return Ok(Ranged { count: found.count() as u64, ..Ranged::default() });
         }

@@ -1,15 +1,18 @@
 //! Transactions on keys: what they compare is looked at first, then whether all of it can be done, and then it is done.
 
 use super::super::Ledger;
-use super::{KeyValue, Load};
+use super::budget::Budget;
+use super::{KeyValue, Keyspace, Load};
 use crate::command::{Compact, Hang, Keys, Put};
 use crate::event::{Event, Happening};
-use crate::limits::DELETED_MAX;
+use crate::limits::{DELETED_MAX, KEY_COST_BYTES};
 use crate::names::{Key, LeaseId};
 use crate::reply::{Outcome, Refusal, Reply};
-use crate::txn::{Compare, Op, OpDone, Relation, Subject, Txn, TxnDone};
+use crate::txn::{Compare, Op, OpDone, Part, Range, Relation, Subject, Txn, TxnDone};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use core::ops::Bound;
 
 /// Whether each transaction's conditions hold, the outer one first: they are looked at before anything is done.
 type Path = Vec<bool>;
@@ -24,9 +27,10 @@ struct Doing {
 
 impl Ledger {
     pub(in crate::ledger) fn txn(&mut self, txn: &Txn, events: &mut Vec<Event>) -> Outcome {
-        let path = self.path(txn);
-        self.may_do(txn, &path)?;
-        let mut doing = Doing { path: path.into_iter(), began: self.keyspace.revision, happenings: Vec::new() };
+        let mut budget = self.work.keys.budget();
+        let path = self.plan(txn, &mut budget);
+        self.work.keys.settle(&budget);
+        let mut doing = Doing { path: path?.into_iter(), began: self.keyspace.revision, happenings: Vec::new() };
         let done = self.do_txn(txn, &mut doing);
         if !doing.happenings.is_empty() {
             self.happened(doing.happenings, events);
@@ -36,53 +40,79 @@ impl Ledger {
 
     /// Does a transaction that changes nothing.
     pub fn read_txn(&self, txn: &Txn) -> Result<TxnDone, Refusal> {
-        let path = self.path(txn);
-        self.may_do(txn, &path)?;
+        let path = self.plan(txn, &mut Budget::alone())?;
         Ok(self.read_only(txn, &mut path.into_iter()))
     }
 
-    fn path(&self, txn: &Txn) -> Path {
-        let held = txn.compares.iter().all(|compare| self.holds(compare));
-        let within = chosen(txn, held).iter().filter_map(|op| match op {
-            Op::Txn(txn) => Some(self.path(txn)),
-            Op::Range(_) | Op::Put { .. } | Op::Delete { .. } => None,
-        });
-        core::iter::once(held).chain(within.flatten()).collect()
+    /// Which way a transaction goes, if all of it can be done.
+    fn plan(&self, txn: &Txn, budget: &mut Budget) -> Result<Path, Refusal> {
+        txn.check_size()?;
+        let mut path = Path::new();
+        self.choose(txn, &mut path, budget)?;
+        self.may_do(txn, &path, budget)?;
+        Ok(path)
     }
 
-    fn holds(&self, compare: &Compare) -> bool {
-        let mut found = self.keyspace.living(&compare.keys).peekable();
-        match found.peek() {
-            None => !matches!(compare.subject, Subject::Value(_)) && compares(None, compare),
-            Some(_) => found.all(|(_, value)| compares(Some(value), compare)),
+    fn choose(&self, txn: &Txn, path: &mut Path, budget: &mut Budget) -> Result<(), Refusal> {
+        let mut held = true;
+        for compare in &txn.compares {
+            held = held && self.holds(compare, budget)?;
         }
+        path.push(held);
+        chosen(txn, held).iter().try_for_each(|op| match op {
+            Op::Txn(txn) => self.choose(txn, path, budget),
+            Op::Range(_) | Op::Put { .. } | Op::Delete { .. } => Ok(()),
+        })
+    }
+
+    fn holds(&self, compare: &Compare, budget: &mut Budget) -> Result<bool, Refusal> {
+        let mut is_empty = true;
+        for (_, value) in self.keyspace.living(&compare.keys) {
+            budget.look()?;
+            is_empty = false;
+            if !compares(Some(value), compare) {
+                return Ok(false);
+            }
+        }
+        Ok(!is_empty || !matches!(compare.subject, Subject::Value(_)) && compares(None, compare))
     }
 
     /// Whether all that a transaction would do can be done: what it writes first, then what it looks at, as etcd does.
     /// Nothing is changed by one that cannot.
-    fn may_do(&self, txn: &Txn, path: &[bool]) -> Result<(), Refusal> {
+    fn may_do(&self, txn: &Txn, path: &[bool], budget: &mut Budget) -> Result<(), Refusal> {
         let mut ops = Vec::new();
         flatten(txn, &mut path.iter().copied(), &mut ops);
         let mut load = Load::default();
-        ops.iter().try_for_each(|op| self.may_write(op, &mut load))?;
+        ops.iter().try_for_each(|op| self.may_write(op, &mut load, budget))?;
+        let mut written = BTreeMap::new();
         ops.iter().try_for_each(|op| match op {
-            Op::Range(range) => self.keyspace.may_look(range.revision),
-            Op::Put { .. } | Op::Delete { .. } | Op::Txn(_) => Ok(()),
+            Op::Range(range) => {
+                self.keyspace.may_look(range.revision)?;
+                self.keyspace.count_range(range, &written, budget)
+            }
+            Op::Put { put, .. } => {
+                written.insert(put.key.bytes(), put.value.as_ref().map_or(0, |value| value.len()));
+                Ok(())
+            }
+            Op::Delete { .. } | Op::Txn(_) => Ok(()),
         })
     }
 
-    fn may_write(&self, op: &Op, load: &mut Load) -> Result<(), Refusal> {
+    fn may_write(&self, op: &Op, load: &mut Load, budget: &mut Budget) -> Result<(), Refusal> {
         match op {
             Op::Put { put, .. } if put.lease == Hang::Keep && !self.keyspace.keys.contains_key(&put.key) => {
                 Err(Refusal::NoKey { key: put.key.clone() })
             }
-            Op::Put { put, .. } => self.may_put(put, load),
-            Op::Delete { keys, .. } => {
-                load.deletes += self.keyspace.living(keys).take(DELETED_MAX + 1).count();
-                if load.deletes > DELETED_MAX {
-                    return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
-                }
-                Ok(())
+            Op::Put { put, prev } => {
+                self.may_put(put, load)?;
+                let before = self.keyspace.keys.get(&put.key).filter(|_| *prev);
+                before.map_or(Ok(()), |before| budget.answer(answered(put.key.bytes(), &before.value)))
+            }
+            Op::Delete { keys, prev } => {
+                let found = self.keyspace.to_delete(keys, load.deletes, budget)?;
+                load.deletes += found.len();
+                let mut told = found.iter().filter(|_| *prev);
+                told.try_for_each(|(key, value)| budget.answer(answered(key.bytes(), &value.value)))
             }
             Op::Range(_) | Op::Txn(_) => Ok(()),
         }
@@ -155,6 +185,59 @@ impl Ledger {
             _ => return Err(Refusal::NotYet { kv_revision }),
         }
         Ok(Reply::Compacted { kv_revision })
+    }
+}
+
+/// About how many bytes a key takes in an answer.
+fn answered(key: &[u8], value: &[u8]) -> usize {
+    key.len() + value.len() + KEY_COST_BYTES as usize
+}
+
+impl Keyspace {
+    /// The keys that a delete would remove, beside so many that the same command removes before it.
+    pub(super) fn to_delete<'a>(
+        &'a self,
+        keys: &'a Keys,
+        before: usize,
+        budget: &mut Budget,
+    ) -> Result<Vec<(&'a Key, &'a KeyValue)>, Refusal> {
+        let found: Vec<_> = self.living(keys).take(DELETED_MAX - before + 1).collect();
+        if before + found.len() > DELETED_MAX {
+            return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
+        }
+        found.iter().try_for_each(|_| budget.look())?;
+        Ok(found)
+    }
+
+    /// Counts what a range looks at and answers, among the keys that there are and those that its own transaction wrote
+    /// before it. It counts rather too much: a key that is written anew counts twice, and a sorted range all its keys.
+    fn count_range(&self, range: &Range, written: &BTreeMap<&[u8], usize>, budget: &mut Budget) -> Result<(), Refusal> {
+        let first = (Bound::Included(range.keys.first()), Bound::Unbounded);
+        let is_past = self.past_revision(range).is_some();
+        self.living(&range.keys).try_for_each(|_| budget.look())?;
+        // As it was before this transaction wrote, which is the past by then, looks at the past as well.
+        if range.revision.is_some() {
+            let keys = self.past.versions.range::<[u8], _>(first).map(|(key, _)| key);
+            keys.take_while(|key| range.keys.cover(key.bytes())).try_for_each(|_| budget.look())?;
+        }
+        let takes_all = range.is_filtered() || range.sort.is_some_and(|sort| sort.way.is_some());
+        let most = if takes_all { usize::MAX } else { range.limit.unwrap_or(usize::MAX) };
+        let size = |key: &[u8], value: usize| match range.part {
+            Part::Whole => key.len() + value + KEY_COST_BYTES as usize,
+            Part::KeysOnly => key.len() + KEY_COST_BYTES as usize,
+            Part::CountOnly => 0,
+        };
+        self.found(range)
+            .take(most)
+            .try_for_each(|(key, value)| budget.answer(size(key.bytes(), value.value.len())))?;
+        if is_past {
+            return Ok(());
+        }
+        for (key, value) in written.range::<[u8], _>(first).take_while(|(key, _)| range.keys.cover(key)) {
+            budget.look()?;
+            budget.answer(size(key, *value))?;
+        }
+        Ok(())
     }
 }
 

@@ -56,6 +56,8 @@ impl Service {
 pub struct Instance {
     pub(super) number: u64,
     pub(super) lease: LeaseId,
+    /// The number of the request that registered it last; 0 if it had none.
+    pub(super) request: u64,
     pub(super) epoch: Option<Epoch>,
     pub(super) details: Details,
     pub(super) since: Moment,

@@ -14,11 +14,27 @@ use crate::registry::{
     Check, Deregister, Details, Drain, Health, InstanceKey, Penalty, Register, SetHealth, UpdateInstance,
 };
 use crate::reply::{Outcome, Refusal, Registered, Reply};
+use crate::request::RequestNumber;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl Ledger {
     pub(in crate::ledger) fn register(&mut self, register: &Register, events: &mut Vec<Event>) -> Outcome {
+        let (On::Given(lease), Some(request)) = (&register.on, register.request) else {
+            return self.register_any(register, events);
+        };
+        if self.is_answered(*lease, request) {
+            return match self.instance(&register.instance) {
+                Some(instance) if instance.lease == *lease => Ok(self.registered(&register.instance)),
+                _ => Err(Refusal::Answered { lease: *lease, number: request.number() }),
+            };
+        }
+        let outcome = self.register_any(register, events);
+        self.note_answered(*lease, request, &outcome);
+        outcome
+    }
+
+    fn register_any(&mut self, register: &Register, events: &mut Vec<Event>) -> Outcome {
         let key = &register.instance;
         let begins = match &register.on {
             On::New(grant) => {
@@ -63,6 +79,8 @@ impl Ledger {
         if self.say(key, &register.details, register.epoch) {
             self.happened(alloc::vec![Happening::Updated { instance: key.clone(), lease }], events);
         }
+        let request = request_number(register.request);
+        self.change_instance(key, |instance| instance.request = request);
         self.touch(lease);
         Ok(self.registered(key))
     }
@@ -142,6 +160,7 @@ impl Ledger {
         let mut instance = Instance {
             number,
             lease,
+            request: request_number(register.request),
             epoch: register.epoch,
             findings: register.details.checks.iter().map(|_| unknown()).collect(),
             details: register.details.clone(),
@@ -306,6 +325,21 @@ impl Ledger {
     }
 
     pub(in crate::ledger) fn deregister(&mut self, order: &Deregister, events: &mut Vec<Event>) -> Outcome {
+        let (Some(lease), Some(request)) = (order.lease, order.request) else {
+            return self.deregister_any(order, events);
+        };
+        // It is another registration that stands there now.
+        let is_later =
+            self.instance(&order.instance).is_some_and(|it| it.lease == lease && it.request > request.number());
+        let outcome = match is_later {
+            true => Ok(Reply::Deregistered { revision: self.revision }),
+            false => self.deregister_any(order, events),
+        };
+        self.note_answered(lease, request, &outcome);
+        outcome
+    }
+
+    fn deregister_any(&mut self, order: &Deregister, events: &mut Vec<Event>) -> Outcome {
         let key = &order.instance;
         if self.instance(key).is_some() {
             self.hung_on(key, order.lease)?;
@@ -341,6 +375,10 @@ impl Ledger {
             revision: self.revision,
         })
     }
+}
+
+fn request_number(request: Option<RequestNumber>) -> u64 {
+    request.map_or(0, RequestNumber::number)
 }
 
 /// A lease that is made for an instance is of its class unless it says otherwise.

@@ -47,6 +47,7 @@ impl Ledger {
         self.to_seat.iter().for_each(|(_, arrival)| write(Kind::ToSeat(*arrival)));
         self.history.all_leases().for_each(|ended| write(Kind::EndedLease(ended.record())));
         self.history.all_claims().for_each(|ended| write(Kind::EndedClaim(ended.record())));
+        self.history.all_epochs().for_each(|ended| write(Kind::EndedEpoch(ended.record())));
         self.history.all_instances().for_each(|ended| write(Kind::EndedInstance(ended.record())));
         self.history.all_events().for_each(|event| write(Kind::Event(events::event_record(event))));
     }
@@ -101,7 +102,7 @@ impl Ledger {
         let past: usize = self.keyspace.past.versions.values().map(VecDeque::len).sum();
         let instances = self.instance_count() + self.judged_records().count();
         let ended = self.history.all_leases().count() + self.history.all_claims().count();
-        let ended = ended + self.history.all_instances().count();
+        let ended = ended + self.history.all_epochs().count() + self.history.all_instances().count();
         HeadRecord {
             now_ms: self.now.millis(),
             wall_ms: self.wall_ms,

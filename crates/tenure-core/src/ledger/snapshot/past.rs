@@ -1,5 +1,6 @@
 //! The shapes of what is over in a snapshot: ended leases and ended claims. A field's number is for ever.
 
+use super::super::history::EndedEpoch;
 use super::super::{EndedClaim, EndedLease};
 use crate::event::End;
 use crate::mode::Epoch;
@@ -76,6 +77,16 @@ pub(super) struct EndedClaimRecord {
     since_ms: u64,
     #[prost(uint64, tag = "11")]
     since_wall_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EndedEpochRecord {
+    #[prost(string, tag = "1")]
+    resource: String,
+    #[prost(string, tag = "2")]
+    holder: String,
+    #[prost(uint64, tag = "3")]
+    epoch: u64,
 }
 
 pub(super) fn end_record(how: &End) -> EndRecord {
@@ -180,5 +191,19 @@ impl EndedClaimRecord {
             when: Moment::from_millis(self.when_ms),
             wall_ms: self.wall_ms,
         })
+    }
+}
+
+impl EndedEpoch {
+    pub(super) fn record(&self) -> EndedEpochRecord {
+        let (resource, holder) = (self.resource.to_string(), self.holder.to_string());
+        EndedEpochRecord { resource, holder, epoch: self.epoch.number() }
+    }
+}
+
+impl EndedEpochRecord {
+    pub(super) fn read(&self) -> Result<EndedEpoch, Damage> {
+        let epoch = epoch(self.epoch).ok_or_else(|| Damage::new("an ended epoch that is none"))?;
+        Ok(EndedEpoch { resource: name(&self.resource)?, holder: holder(&self.holder)?, epoch })
     }
 }

@@ -4,10 +4,11 @@ use super::super::force::Ordered;
 use super::super::keyspace::{At, Version};
 use super::super::lease::{Index, Origin, Stake};
 use super::super::registry::CLASS;
+use super::super::requests::Requests;
 use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Suspect, Vacating, Waiter};
 use super::events::{EventRecord, read_event};
 use super::holdings;
-use super::past::{EndedClaimRecord, EndedLeaseRecord};
+use super::past::{EndedClaimRecord, EndedEpochRecord, EndedLeaseRecord};
 use super::rebuild::check;
 use super::registry::{EndedInstanceRecord, InstanceRecord, JudgedRecord, SuspectRecord};
 use crate::command::Force;
@@ -20,6 +21,7 @@ use crate::record::{
     labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority,
     span, ttl, units, units_number,
 };
+use crate::request::Secret;
 use crate::time::Moment;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,7 +31,7 @@ use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Record {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17")]
     pub(super) kind: Option<Kind>,
 }
 
@@ -68,6 +70,8 @@ pub(super) enum Kind {
     EndedInstance(EndedInstanceRecord),
     #[prost(message, tag = "16")]
     Judged(JudgedRecord),
+    #[prost(message, tag = "17")]
+    EndedEpoch(EndedEpochRecord),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -151,6 +155,10 @@ pub(super) struct LeaseRecord {
     suspect: Option<SuspectRecord>,
     #[prost(bool, tag = "24")]
     by_register: bool,
+    #[prost(uint64, tag = "25")]
+    answered_below: u64,
+    #[prost(uint64, repeated, tag = "26")]
+    answered: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -169,6 +177,10 @@ pub(super) struct HoldingRecord {
     lock_delay_ms: u64,
     #[prost(uint64, tag = "7")]
     epoch: u64,
+    #[prost(uint64, tag = "8")]
+    request: u64,
+    #[prost(fixed64, tag = "9")]
+    secret: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -204,6 +216,10 @@ pub(super) struct WaiterRecord {
     /// A seat that was reserved for it: it goes before everybody.
     #[prost(bool, tag = "10")]
     reserved: bool,
+    #[prost(uint64, tag = "11")]
+    request: u64,
+    #[prost(fixed64, tag = "12")]
+    secret: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -290,6 +306,8 @@ impl Lease {
             gap_ms: self.gap_ms,
             suspect: self.suspect.as_ref().map(|suspect| suspect.record()),
             by_register: self.origin == Origin::Register,
+            answered_below: self.requests.below(),
+            answered: self.requests.answered().collect(),
         }
     }
 
@@ -307,6 +325,8 @@ impl Lease {
         Ok(Self {
             holder: holder(&record.holder)?,
             request: record.request,
+            requests: Requests::restored(record.answered_below, &record.answered)
+                .ok_or_else(|| Damage::new("a lease with requests that cannot be"))?,
             ttl: ttl(record.ttl_ms)?,
             deadline,
             grace: span(record.grace_ms, GRACE_MS_MAX)?,
@@ -352,6 +372,8 @@ impl Holding {
             mode: mode_record(self.mode),
             lock_delay_ms: self.lock_delay.millis(),
             epoch: self.epoch.map_or(0, Epoch::number),
+            request: self.request,
+            secret: self.secret.map_or(0, Secret::number),
         }
     }
 
@@ -363,6 +385,8 @@ impl Holding {
             since_wall_ms: record.since_wall_ms,
             lock_delay: span(record.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
             epoch: epoch(record.epoch),
+            request: record.request,
+            secret: Secret::new(record.secret),
         })
     }
 }
@@ -389,6 +413,8 @@ impl Waiter {
             lock_delay_ms: self.lock_delay.millis(),
             epoch: self.epoch.map_or(0, Epoch::number),
             reserved: self.order_ms == i128::MIN,
+            request: self.request,
+            secret: self.secret.map_or(0, Secret::number),
         }
     }
 
@@ -407,6 +433,8 @@ impl Waiter {
             limit: record.limit_ms.map(Moment::from_millis),
             lock_delay: span(record.lock_delay_ms, LOCK_DELAY_MS_MAX)?,
             epoch: epoch(record.epoch),
+            request: record.request,
+            secret: Secret::new(record.secret),
             order_ms: if record.reserved { i128::MIN } else { priority.order_ms(since) },
         })
     }
@@ -548,7 +576,11 @@ impl Ledger {
                 true
             }
             Kind::EndedClaim(record) => {
-                self.history.remember_claim(record.read()?);
+                self.history.remember_end_of_claim(record.read()?);
+                true
+            }
+            Kind::EndedEpoch(record) => {
+                self.history.remember_epoch(record.read()?);
                 true
             }
             Kind::Event(record) => {

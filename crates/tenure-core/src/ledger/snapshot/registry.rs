@@ -53,6 +53,8 @@ pub(super) struct InstanceRecord {
     points_since_ms: u64,
     #[prost(uint64, optional, tag = "15")]
     held_until_ms: Option<u64>,
+    #[prost(uint64, tag = "16")]
+    request: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -207,6 +209,7 @@ impl Instance {
             points: self.penalty.points,
             points_since_ms: self.penalty.since.millis(),
             held_until_ms: self.held_until.map(Moment::millis),
+            request: self.request,
         }
     }
 
@@ -214,6 +217,7 @@ impl Instance {
         let instance = Self {
             number: record.number,
             lease: lease_id(record.lease)?,
+            request: record.request,
             epoch: epoch(record.epoch),
             details: details(record.details.as_ref())?,
             since: Moment::from_millis(record.since_ms),

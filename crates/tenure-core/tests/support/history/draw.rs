@@ -8,7 +8,7 @@ use super::{
 };
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
-use tenure_core::{Counts, Free, Kind, Policy};
+use tenure_core::{Counts, Free, Kind, Policy, Proof, RequestNumber, Secret};
 
 /// A history of up to so many entries.
 pub(crate) fn plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
@@ -19,7 +19,7 @@ pub(crate) fn plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
 pub(crate) fn key_plans(entries: usize) -> impl Strategy<Value = Vec<Plan>> {
     let order = prop_oneof![
         2 => begin().prop_map(Order::Grant).boxed(),
-        1 => living().prop_map(Order::ReleaseLease).boxed(),
+        1 => living().prop_map(|lease| Order::ReleaseLease(lease, Proof::Handle)).boxed(),
         1 => preset().prop_map(Order::SetClass).boxed(),
         20 => keyed().prop_map(Order::Keyed).boxed(),
     ];
@@ -37,7 +37,7 @@ pub(crate) fn instance_plans(entries: usize) -> impl Strategy<Value = Vec<Plan>>
     let order = prop_oneof![
         2 => begin().prop_map(Order::Grant).boxed(),
         2 => on_a_lease.boxed(),
-        1 => living().prop_map(Order::ReleaseLease).boxed(),
+        1 => living().prop_map(|lease| Order::ReleaseLease(lease, Proof::Handle)).boxed(),
         3 => renewals().boxed(),
         1 => keyed().prop_map(Order::Keyed).boxed(),
         1 => forced_ends().boxed(),
@@ -105,9 +105,11 @@ fn renewals() -> impl Strategy<Value = Order> {
 fn ends() -> impl Strategy<Value = Order> {
     let which = collection::vec(0..4_usize, 1..4);
     prop_oneof![
-        3 => shown().prop_map(Order::Release),
-        1 => living().prop_map(Order::ReleaseLease),
-        3 => (living(), which).prop_map(|(lease, which)| Order::Cancel(lease, which)),
+        3 => (shown(), proof()).prop_map(|(shown, proof)| Order::Release(shown, proof)),
+        1 => (living(), proof()).prop_map(|(lease, proof)| Order::ReleaseLease(lease, proof)),
+        3 => (living(), which, request(), proof()).prop_map(|(lease, which, request, proof)| {
+            Order::Cancel(lease, which, request, proof)
+        }),
     ]
 }
 
@@ -169,8 +171,34 @@ fn asking() -> impl Strategy<Value = Asking> {
     let priority = prop_oneof![8 => Just(0), 1 => Just(1), 1 => Just(-1)];
     let lock_delay = prop_oneof![2 => Just(0_usize), 1 => 0..SPANS_MS.len()];
     let epoch = option::weighted(0.4, 0..5_u64);
-    let parts = (wants, wait, priority, lock_delay, epoch);
-    parts.prop_map(|(wants, wait, priority, lock_delay, epoch)| Asking { wants, wait, priority, lock_delay, epoch })
+    let parts = (wants, wait, priority, lock_delay, epoch, request(), secret());
+    parts.prop_map(|(wants, wait, priority, lock_delay, epoch, request, secret)| Asking {
+        wants,
+        wait,
+        priority,
+        lock_delay,
+        epoch,
+        request,
+        secret,
+    })
+}
+
+pub(super) fn request() -> impl Strategy<Value = Option<RequestNumber>> {
+    let number = (1..9_u64, 0..6_u64);
+    option::weighted(
+        0.5,
+        number.prop_map(|(number, back)| {
+            RequestNumber::new(number, number.saturating_sub(back)).expect("the tests use good numbers")
+        }),
+    )
+}
+
+fn secret() -> impl Strategy<Value = Option<Secret>> {
+    (0..3_u64).prop_map(Secret::new)
+}
+
+fn proof() -> impl Strategy<Value = Proof> {
+    prop_oneof![4 => secret().prop_map(Proof::of), 1 => Just(Proof::Nothing)]
 }
 
 fn wanting() -> impl Strategy<Value = Wanting> {

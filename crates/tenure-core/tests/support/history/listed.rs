@@ -1,14 +1,14 @@
 //! Orders about instances: what is drawn of registrations, changes, drains, ends and findings, and the commands that it
 //! becomes. Few ids, so that they collide; epochs grow with the revision, so that some come late.
 
-use super::draw::{begin, free, living};
+use super::draw::{begin, free, living, request};
 use super::{Begin, Pick, a_force, a_long_span};
 use crate::support::{holder, ttl};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 use tenure_core::{
     Ask, Check, Command, Deregister, Details, Draft, Drain, Edit, Endpoint, Epoch, Free, Grant, Health, InstanceKey,
-    Ledger, Note, On, OnCritical, Probe, Register, SetHealth, Source, UpdateInstance, Word,
+    Ledger, Note, On, OnCritical, Probe, Register, RequestNumber, SetHealth, Source, UpdateInstance, Word,
 };
 
 pub(super) const INSTANCES: [&str; 4] = ["api/1", "api/2", "db/x/1", "db/x/2"];
@@ -22,6 +22,7 @@ pub(super) enum Listing {
         on: Where,
         epoch: Option<u64>,
         says: Says,
+        request: Option<RequestNumber>,
     },
     Update {
         key: usize,
@@ -30,7 +31,7 @@ pub(super) enum Listing {
         endless: bool,
     },
     Drain(usize, Named, bool),
-    Deregister(usize, Named, Option<Free>),
+    Deregister(usize, Named, Option<Free>, Option<RequestNumber>),
     /// Without a health: the other one, so that it flaps.
     SetHealth {
         key: usize,
@@ -73,7 +74,7 @@ pub(super) fn listing() -> impl Strategy<Value = Listing> {
         1 => Just(Where::Own),
         3 => living().prop_map(Where::Given),
     ];
-    let register = (key(), on, option::weighted(0.6, 0..12_u64), says());
+    let register = (key(), on, option::weighted(0.6, 0..12_u64), says(), request());
     let update = (key(), named(), says(), prop_oneof![9 => Just(false), 1 => Just(true)]);
     let health = prop_oneof![
         12 => Just(None),
@@ -90,11 +91,11 @@ pub(super) fn listing() -> impl Strategy<Value = Listing> {
         health,
     );
     prop_oneof![
-        6 => register.prop_map(|(key, on, epoch, says)| Listing::Register { key, on, epoch, says }),
+        6 => register.prop_map(|(key, on, epoch, says, request)| Listing::Register { key, on, epoch, says, request }),
         2 => update.prop_map(|(key, lease, says, endless)| Listing::Update { key, lease, says, endless }),
         1 => (key(), named(), any::<bool>()).prop_map(|(key, lease, on)| Listing::Drain(key, lease, on)),
-        1 => (key(), named(), option::weighted(0.3, free())).prop_map(|(key, lease, force)| {
-            Listing::Deregister(key, lease, force)
+        1 => (key(), named(), option::weighted(0.3, free()), request()).prop_map(|(key, lease, force, request)| {
+            Listing::Deregister(key, lease, force, request)
         }),
         14 => set.prop_map(|(key, lease, check, health)| Listing::SetHealth { key, lease, check, health }),
     ]
@@ -177,7 +178,7 @@ impl Named {
 impl Listing {
     pub(super) fn command(&self, ledger: &Ledger) -> Command {
         match self {
-            Self::Register { key, on, epoch, says } => {
+            Self::Register { key, on, epoch, says, request } => {
                 let instance = a_key(*key);
                 let on = match on {
                     Where::New(begin, false) => On::New(begin.grant(ledger)),
@@ -187,7 +188,8 @@ impl Listing {
                 };
                 let newest = ledger.revision().0 / 4 + 2;
                 let epoch = epoch.and_then(|behind| Epoch::from_number(newest.saturating_sub(behind / 3).max(1)));
-                Command::Register(Register { instance, epoch, on, details: says.details() })
+                let request = request.filter(|_| matches!(on, On::Given(_)));
+                Command::Register(Register { instance, epoch, on, details: says.details(), request })
             }
             Self::Update { key, lease, says, endless } => {
                 let instance = a_key(*key);
@@ -201,11 +203,11 @@ impl Listing {
                 let reason = Note::parse("drained").expect("the tests use good notes");
                 Command::Drain(Drain { instance, lease, on: *on, by: holder("ops"), reason })
             }
-            Self::Deregister(key, lease, free) => {
+            Self::Deregister(key, lease, free, request) => {
                 let instance = a_key(*key);
                 let lease = lease.lease(ledger, &instance);
                 let force = free.map(|free| a_force(free, "deregistered"));
-                Command::Deregister(Deregister { instance, lease, force })
+                Command::Deregister(Deregister { instance, lease, force, request: *request })
             }
             Self::SetHealth { key, lease, check, health } => {
                 let instance = a_key(*key);

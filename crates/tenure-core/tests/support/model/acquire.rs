@@ -27,6 +27,23 @@ impl Asker<'_> {
 
 impl Model {
     pub(super) fn acquire(&mut self, acquire: &Acquire) -> Outcome {
+        let (On::Given(lease), Some(request)) = (&acquire.on, acquire.request) else {
+            return self.acquire_any(acquire);
+        };
+        let (lease, number) = (*lease, request.number());
+        if self.is_answered(lease, request) {
+            let made = |want: &Want| self.made_by(lease, &want.resource) == Some(number);
+            return match acquire.wants.iter().all(made) {
+                true => Ok(self.as_before(acquire)),
+                false => Err(Refusal::Answered { lease, number }),
+            };
+        }
+        let outcome = self.acquire_any(acquire);
+        self.note_answered(lease, request);
+        outcome
+    }
+
+    fn acquire_any(&mut self, acquire: &Acquire) -> Outcome {
         let holder = match &acquire.on {
             On::New(grant) if self.is_retry(grant)? => return self.asked_again(acquire),
             On::New(grant) => {
@@ -39,7 +56,9 @@ impl Model {
                 let has_stake = |want: &&Want| self.stake(*lease, &want.resource).is_some();
                 match acquire.wants.iter().filter(has_stake).count() {
                     0 => holder,
-                    all if all == acquire.wants.len() => return Ok(self.as_before(acquire)),
+                    all if all == acquire.wants.len() && acquire.request.is_none() => {
+                        return Ok(self.as_before(acquire));
+                    }
                     _ => {
                         let first = acquire.wants.iter().find(has_stake).expect("one was just counted");
                         return Err(Refusal::Claimed { lease: *lease, resource: first.resource.clone() });
@@ -181,7 +200,8 @@ impl Model {
             let held = self.holders_of(resource).into_iter().map(|it| (self.holder(it.lease), it.terms.epoch));
             let waiting = self.line(resource).into_iter().map(|it| (self.holder(it.lease), it.terms.epoch));
             let vacating = self.vacating_on(resource).into_iter().map(|(_, it)| (it.holder.clone(), it.epoch));
-            let ended = self.remembered_claims(resource).into_iter().map(|it| (it.holder.clone(), it.epoch));
+            let ended = self.ended_claims.iter().filter(|it| it.resource == *resource);
+            let ended = ended.map(|it| (it.holder.clone(), it.epoch));
             let all = held.chain(waiting).chain(vacating).chain(ended);
             let highest = all.filter(|(holder, _)| *holder == asker.holder).filter_map(|(_, epoch)| epoch).max();
             if let Some(current) = highest.filter(|highest| *highest > asked) {
@@ -288,7 +308,8 @@ impl Model {
             On::Given(_) => Vec::new(),
         };
         let wants: Vec<(Name, Mode)> = acquire.wants.iter().map(|want| (want.resource.clone(), want.mode)).collect();
-        let terms = Terms { lock_delay: acquire.lock_delay, epoch: acquire.epoch };
+        let request = acquire.request.map_or(0, |request| request.number());
+        let terms = Terms { lock_delay: acquire.lock_delay, epoch: acquire.epoch, request, secret: acquire.secret };
         let claims = if sits {
             let (claims, seated) = self.sit(lease, &wants, terms);
             happened.extend(seated);

@@ -2,8 +2,8 @@
 
 use super::{Group, Model, Origin};
 use tenure_core::{
-    End, EndedClaim, EndedLease, Fence, Free, Handle, Happening, LeaseId, Leave, Moment, Name, Outcome, Refusal, Reply,
-    Vacating,
+    Cancel, End, EndedClaim, EndedLease, Fence, Free, Handle, Happening, LeaseId, Leave, Moment, Name, Outcome, Proof,
+    Refusal, Reply, Vacating,
 };
 
 impl Model {
@@ -64,10 +64,18 @@ impl Model {
         let at = self.held.iter().position(|claim| claim.fence == fence).expect("only what is held is vacated");
         let claim = self.held.remove(at);
         let lease = self.leases.get_mut(&claim.lease).expect("what is held hangs on a living lease");
-        lease.lost += u64::from(matches!(how, End::Revoked { .. } | End::Superseded));
+        let secret = claim.terms.secret;
+        let by_holder = matches!((how, self.proof), (End::Released, Proof::Secret(shown)) if secret == Some(shown));
+        lease.lost += u64::from(!by_holder);
+        let is_free = match self.proof {
+            Proof::Handle => secret.is_none(),
+            Proof::Secret(shown) => secret.is_none() || secret == Some(shown),
+            Proof::Nothing => false,
+        };
         let holder = lease.grant.holder.clone();
         let promised = match (free, how) {
             (Free::Now, _) => None,
+            (_, End::Released) if !is_free => Some(lease.deadline),
             (_, End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } | End::Unhealthy) => None,
             (_, End::Revoked { .. } | End::ParentEnded { .. }) => Some(lease.deadline),
             (_, End::Expired | End::MaxLifetime) => Some(self.now),
@@ -156,23 +164,37 @@ impl Model {
         Ok(Reply::Released)
     }
 
-    pub(super) fn cancel(&mut self, lease: LeaseId, resources: &[Name]) -> Outcome {
+    pub(super) fn cancel(&mut self, cancel: &Cancel) -> Outcome {
+        let lease = cancel.lease;
         self.living(lease)?;
-        if let Some(resource) = resources.iter().find(|resource| self.stake(lease, resource).is_none()) {
+        let mut resources = cancel.resources.clone();
+        if let Some(request) = cancel.request {
+            self.note_answered(lease, request);
+            resources.retain(|resource| self.made_by(lease, resource) == Some(request.number()));
+        } else if let Some(resource) = resources.iter().find(|resource| self.stake(lease, resource).is_none()) {
             return Err(Refusal::NoClaim { lease, resource: (*resource).clone() });
         }
         let mut happened = Vec::new();
-        for resource in resources {
+        for resource in &resources {
             match self.stake(lease, resource) {
                 Some(Stake::Holding(fence)) => happened.push(self.vacate(fence, &End::Released, Free::WhenVacated)),
                 Some(Stake::Waiting(arrival)) => happened.extend(self.take_out(arrival, Leave::Cancelled).1),
                 None => {}
             }
         }
-        happened.extend(self.end_if_idle(lease, &End::Released, Free::WhenVacated, &[]));
-        self.change(happened);
+        if !happened.is_empty() {
+            happened.extend(self.end_if_idle(lease, &End::Released, Free::WhenVacated, &[]));
+            self.change(happened);
+        }
         self.touch(lease);
         Ok(Reply::Cancelled)
+    }
+
+    /// The number of the request that made a claim; 0 if it had none.
+    pub(super) fn made_by(&self, lease: LeaseId, resource: &Name) -> Option<u64> {
+        let holding = self.holders_of(resource).into_iter().find(|claim| claim.lease == lease);
+        let waiting = self.line(resource).into_iter().find(|group| group.lease == lease);
+        holding.map(|claim| claim.terms.request).or(waiting.map(|group| group.terms.request))
     }
 
     pub(super) fn stake(&self, lease: LeaseId, resource: &Name) -> Option<Stake> {

@@ -182,7 +182,8 @@ impl Model {
     /// An epoch is a holder's own count, so another holder does not inherit it.
     fn terms_for(&self, claim: &Held, to: LeaseId) -> Terms {
         let is_same = self.holder(claim.lease) == self.holder(to);
-        Terms { epoch: claim.terms.epoch.filter(|_| is_same), ..claim.terms }
+        let epoch = claim.terms.epoch.filter(|_| is_same);
+        Terms { epoch, request: 0, secret: None, ..claim.terms }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Lease, Model, Origin, lapsed};
 use crate::support::name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Class, Command, Counts, Grant, Happening, Kind, LeaseId, Moment, Name, Outcome, Policy, Refusal, Renewal, Renewed,
     Reply, Span, Ttl, limits,
@@ -195,6 +195,8 @@ impl Model {
             capped: false,
             unconfirmed: false,
             lost: 0,
+            answered: BTreeSet::new(),
+            answered_below: 0,
             lifetime_from: (origin != Origin::Acquire).then_some(self.now),
         };
         self.leases.insert(id, lease);

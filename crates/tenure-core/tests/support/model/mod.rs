@@ -16,8 +16,8 @@ use registry::{Gone, Listed};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant, Handle, Happening,
-    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Refusal, Reply, Revision, Span, Ttl,
-    Units, Vacating, limits,
+    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Proof, Refusal, Reply, RequestNumber,
+    Revision, Secret, Span, Ttl, Units, Vacating, limits,
 };
 
 /// All there is, as plain as it can be.
@@ -59,6 +59,8 @@ pub(crate) struct Model {
     numbered: u64,
     /// What happened in the entry that is being applied.
     events: Vec<Event>,
+    /// What the release shows that is being applied.
+    proof: Proof,
 }
 
 #[derive(Clone)]
@@ -75,8 +77,11 @@ struct Lease {
     capped: bool,
     /// Whether it was seated without having asked in that moment, and has not been heard of since.
     unconfirmed: bool,
-    /// How many of its claims were ended against its holder's will.
+    /// How many of its claims ended otherwise than by a release with their secret.
     lost: u64,
+    /// The numbers of the requests that were answered, and below which one all were.
+    answered: BTreeSet<u64>,
+    answered_below: u64,
     lifetime_from: Option<Moment>,
 }
 
@@ -99,6 +104,9 @@ struct Stamp {
 struct Terms {
     lock_delay: Span,
     epoch: Option<Epoch>,
+    /// The number of the request; 0 if it had none.
+    request: u64,
+    secret: Option<Secret>,
 }
 
 #[derive(Clone)]
@@ -165,6 +173,7 @@ impl Default for Model {
             gone_instances: Vec::new(),
             numbered: 0,
             events: Vec::new(),
+            proof: Proof::Handle,
         }
     }
 }
@@ -186,13 +195,19 @@ impl Model {
     }
 
     fn command(&mut self, command: &Command) -> Outcome {
+        self.proof = match command {
+            Command::Release(release) => release.proof,
+            Command::ReleaseLease(release) => release.proof,
+            Command::Cancel(cancel) => cancel.proof,
+            _ => Proof::Handle,
+        };
         match command {
             Command::Renew(_) | Command::RenewHandle(_) => unreachable!("renewals were answered before"),
             Command::Grant(grant) => self.grant(grant),
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Release(release) => self.release(&release.handle),
             Command::ReleaseLease(release) => self.release_lease(release.lease),
-            Command::Cancel(cancel) => self.cancel(cancel.lease, &cancel.resources),
+            Command::Cancel(cancel) => self.cancel(cancel),
             Command::Revoke(revoke) => self.revoke(revoke),
             Command::Break(order) => self.break_claims(order),
             Command::Transfer(transfer) => self.transfer(transfer),
@@ -270,6 +285,20 @@ impl Model {
 
     fn stamp(&self) -> Stamp {
         Stamp { at: self.now, wall_ms: self.wall_ms }
+    }
+
+    /// Whether a request about a lease was answered before.
+    fn is_answered(&self, lease: LeaseId, request: RequestNumber) -> bool {
+        self.leases
+            .get(&lease)
+            .is_some_and(|lease| request.number() < lease.answered_below || lease.answered.contains(&request.number()))
+    }
+
+    fn note_answered(&mut self, lease: LeaseId, request: RequestNumber) {
+        if let Some(lease) = self.leases.get_mut(&lease) {
+            lease.answered.insert(request.number());
+            lease.answered_below = lease.answered_below.max(request.answered_below());
+        }
     }
 
     fn living(&self, id: LeaseId) -> Result<&Lease, Refusal> {

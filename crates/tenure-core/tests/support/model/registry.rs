@@ -13,6 +13,7 @@ use tenure_core::{
 pub(super) struct Listed {
     pub(super) number: u64,
     pub(super) lease: LeaseId,
+    pub(super) request: u64,
     pub(super) epoch: Option<Epoch>,
     pub(super) details: Details,
     pub(super) since: Stamp,
@@ -125,6 +126,21 @@ impl Listed {
 
 impl Model {
     pub(super) fn register(&mut self, register: &Register) -> Outcome {
+        let (On::Given(lease), Some(request)) = (&register.on, register.request) else {
+            return self.register_any(register);
+        };
+        if self.is_answered(*lease, request) {
+            return match self.instances.get(&register.instance) {
+                Some(listed) if listed.lease == *lease => Ok(self.registered(&register.instance)),
+                _ => Err(Refusal::Answered { lease: *lease, number: request.number() }),
+            };
+        }
+        let outcome = self.register_any(register);
+        self.note_answered(*lease, request);
+        outcome
+    }
+
+    fn register_any(&mut self, register: &Register) -> Outcome {
         let key = &register.instance;
         let grant = match &register.on {
             On::New(grant) => {
@@ -153,6 +169,7 @@ impl Model {
                 self.says(key, &register.details, was.0 == epoch);
                 let listed = self.instances.get_mut(key).expect("it was just there");
                 listed.epoch = epoch;
+                listed.request = register.request.map_or(0, |request| request.number());
                 if was != (epoch, register.details.clone()) {
                     self.change(vec![Happening::Updated { instance: key.clone(), lease }]);
                 }
@@ -223,6 +240,7 @@ impl Model {
         let mut listed = Listed {
             number: self.numbered,
             lease: register.lease(),
+            request: register.request.map_or(0, |request| request.number()),
             epoch: register.epoch,
             findings: register.details.checks.iter().map(|_| self.unknown()).collect(),
             details: register.details.clone(),
@@ -349,6 +367,16 @@ impl Model {
     }
 
     pub(super) fn deregister(&mut self, order: &Deregister) -> Outcome {
+        let (Some(lease), Some(request)) = (order.lease, order.request) else { return self.deregister_any(order) };
+        let listed = self.instances.get(&order.instance);
+        let is_later = listed.is_some_and(|it| it.lease == lease && it.request > request.number());
+        let outcome =
+            if is_later { Ok(Reply::Deregistered { revision: self.revision }) } else { self.deregister_any(order) };
+        self.note_answered(lease, request);
+        outcome
+    }
+
+    fn deregister_any(&mut self, order: &Deregister) -> Outcome {
         let key = &order.instance;
         if self.instances.contains_key(key) {
             let lease = self.on_its_lease(key, order.lease)?;

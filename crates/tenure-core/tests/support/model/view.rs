@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tenure_core::{
     Class, Details, Draining, End, EndedClaim, EndedLease, Epoch, Fence, Finding, Force, Health, Holder, Holding,
     Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note, Priority,
-    Revision, Span, Stake, Ttl, Units, Vacating,
+    Revision, Secret, Span, Stake, Ttl, Units, Vacating,
 };
 
 /// All that can be seen.
@@ -103,6 +103,8 @@ struct WaiterView {
     limit: Option<Moment>,
     lock_delay: Span,
     epoch: Option<Epoch>,
+    request: u64,
+    secret: Option<Secret>,
 }
 
 /// What can be seen of a ledger.
@@ -200,6 +202,8 @@ fn resource_of_ledger(ledger: &Ledger, name: &Name) -> ResourceView {
             limit: waiter.limit,
             lock_delay: waiter.lock_delay,
             epoch: waiter.epoch,
+            request: waiter.request,
+            secret: waiter.secret,
         }
     };
     ResourceView {
@@ -317,6 +321,8 @@ impl Held {
             since_wall_ms: self.since.wall_ms,
             lock_delay: self.terms.lock_delay,
             epoch: self.terms.epoch,
+            request: self.terms.request,
+            secret: self.terms.secret,
         }
     }
 }
@@ -333,6 +339,8 @@ impl Group {
             limit: self.until,
             lock_delay: self.terms.lock_delay,
             epoch: self.terms.epoch,
+            request: self.terms.request,
+            secret: self.terms.secret,
         }
     }
 }

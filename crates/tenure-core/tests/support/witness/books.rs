@@ -423,7 +423,9 @@ impl Books {
         let delayed = now.plus(seat.lock_delay);
         // What is known is the least: a touch earlier in this entry may have moved the deadline, and makes no event.
         let least = match how {
-            End::Released | End::Superseded | End::WaitedOut | End::Transferred { .. } | End::Unhealthy => None,
+            // Without the secret of the claim, a release is like an end by force. Which of the two it was, the model knows.
+            End::Released => until.map(|_| delayed.max(promised)),
+            End::Superseded | End::WaitedOut | End::Transferred { .. } | End::Unhealthy => None,
             _ if free == Some(Free::Now) => None,
             End::Expired | End::MaxLifetime => Some(delayed),
             End::Revoked { .. } | End::ParentEnded { .. } => Some(delayed.max(promised)),

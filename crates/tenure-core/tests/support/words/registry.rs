@@ -44,11 +44,19 @@ impl<'a> Words<'a> {
             let lease = self.cast.lease(label).ok_or("a lease is a label or #NUMBER")?;
             On::New(self.terms(lease, holder(by))?)
         };
+        let request = if self.skip(",") {
+            self.request()?.or_else(|| {
+                self.next -= 1;
+                None
+            })
+        } else {
+            None
+        };
         let said = self.said()?;
         let usual = Endpoint::parse("http://10.0.0.7:8080").map_err(|bad| bad.to_string())?;
         let draft = Details::new(Draft::at(vec![usual])).and_then(|usual| usual.edited(&said.edit));
         let details = draft.map_err(|bad| bad.to_string())?;
-        Ok(Register { instance, epoch: said.epoch, on, details })
+        Ok(Register { instance, epoch: said.epoch, on, details, request })
     }
 
     /// `SERVICE/ID [on lease LEASE]{, SAYS}`
@@ -122,8 +130,9 @@ impl<'a> Words<'a> {
     pub(super) fn deregister(&mut self) -> Result<Deregister, String> {
         let instance = self.instance()?;
         let lease = if self.skip("on lease") { Some(self.lease()?) } else { None };
+        let request = self.request()?;
         let force = if self.peek() == Some("by") { Some(self.force_at_once()?) } else { None };
-        Ok(Deregister { instance, lease, force })
+        Ok(Deregister { instance, lease, force, request })
     }
 
     /// `SERVICE/ID of LEASE: CHECK HEALTH ["NOTE"]`

@@ -11,8 +11,8 @@ use tenure_api::etcd::{
 };
 use tenure_core::limits::TTL_MS_MAX;
 use tenure_core::{
-    Command, Compact, Grant, Holder, Kind, LeaseId, Ledger, Moment, OpDone, Outcome, ReleaseLease, Renew, Renewal,
-    Reply, Ttl, Txn, TxnDone,
+    Command, Compact, Grant, Holder, Kind, LeaseId, Ledger, Moment, OpDone, Outcome, Proof, ReleaseLease, Renew,
+    Renewal, Reply, Ttl, Txn, TxnDone,
 };
 
 /// Whose leases those of etcd's clients are, where nothing more is known of them.
@@ -192,8 +192,10 @@ impl EtcdDesk {
 
     async fn revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<Tell, No> {
         let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
+        // Of claims on the lease, the caller need not know: their holders may still be at work.
+        let release = ReleaseLease { lease, proof: Proof::Nothing };
         // To give a lease back twice is no error by our rules, and one by etcd's.
-        if self.ordered(Command::ReleaseLease(ReleaseLease { lease })).await? == Reply::AlreadyReleased {
+        if self.ordered(Command::ReleaseLease(release)).await? == Reply::AlreadyReleased {
             return Err(Fault::no_lease().into());
         }
         Ok(Tell::LeaseRevoke(pb::LeaseRevokeResponse { header: Some(self.header_now()) }))

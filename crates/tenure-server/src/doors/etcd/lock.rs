@@ -68,20 +68,21 @@ fn created_at(key: &[u8], revision: i64) -> pb::Compare {
     }
 }
 
-/// Takes a key away if whoever waits with it stops waiting.
+/// Takes a key away if the client that waits with it stops waiting.
 struct Waiting {
     desk: EtcdDesk,
     stake: Option<Stake>,
+    /// The create revision of its key: a later key of the same name belongs to another call.
+    revision: i64,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(stake) = self.stake.take() else { return };
-        let desk = self.desk.clone();
+        let (desk, revision) = (self.desk.clone(), self.revision);
         tokio::spawn(async move {
-            let delete = pb::DeleteRangeRequest { key: stake.key, ..pb::DeleteRangeRequest::default() };
-            if let Err(fault) = desk.delete_range(delete).await {
-                tracing::debug!(fault.text, "the key of somebody who waits no longer stays until its lease ends");
+            if let Err(fault) = desk.delete_created(&stake.key, revision).await {
+                tracing::debug!(fault.text, "the key of a client that waits no longer stays until its lease ends");
             }
         });
     }
@@ -134,9 +135,10 @@ impl EtcdDesk {
         Ok(Staked { revision, value, header: done.header })
     }
 
-    /// Returns when no key under the name is older than this stake's.
+    /// Returns when no key under the name is older than this stake's. This node's own copy of the ledger says when to look;
+    /// a linearizable read decides, since the copy may be behind by the end of this stake's own lease.
     async fn first(&self, stake: &Stake, revision: i64) -> Result<(), Fault> {
-        let mut waiting = Waiting { desk: self.clone(), stake: Some(stake.clone()) };
+        let mut waiting = Waiting { desk: self.clone(), stake: Some(stake.clone()), revision };
         let revision = u64::try_from(revision).unwrap_or_default();
         let under = Keys::Prefix(prefix(&stake.name).into());
         let bell = Arc::new(Bell::default());
@@ -150,6 +152,9 @@ impl EtcdDesk {
                 return Err(Fault::session_expired());
             };
             let Some(before) = before else {
+                if self.read(false, |ledger, _| gone(ledger)).await? {
+                    continue;
+                }
                 waiting.stake = None;
                 return Ok(());
             };
@@ -198,11 +203,15 @@ impl EtcdDesk {
 
     pub(super) async fn resign(&self, asked: election::ResignRequest) -> Result<election::ResignResponse, Fault> {
         let leader = asked.leader.ok_or_else(Fault::no_leader_key)?;
-        let delete =
-            op(Op::RequestDeleteRange(pb::DeleteRangeRequest { key: leader.key.clone(), ..Default::default() }));
-        let compare = vec![created_at(&leader.key, leader.rev)];
-        let done = self.transact(pb::TxnRequest { compare, success: vec![delete], failure: Vec::new() }).await?;
+        let done = self.delete_created(&leader.key, leader.rev).await?;
         Ok(election::ResignResponse { header: done.header })
+    }
+
+    /// Deletes a key if it is the one that was created at a revision.
+    async fn delete_created(&self, key: &[u8], revision: i64) -> Result<pb::TxnResponse, Fault> {
+        let delete = pb::DeleteRangeRequest { key: key.to_vec(), ..pb::DeleteRangeRequest::default() };
+        let (compare, success) = (vec![created_at(key, revision)], vec![op(Op::RequestDeleteRange(delete))]);
+        self.transact(pb::TxnRequest { compare, success, failure: Vec::new() }).await
     }
 
     pub(super) async fn leader(&self, asked: &election::LeaderRequest) -> Result<election::LeaderResponse, Fault> {

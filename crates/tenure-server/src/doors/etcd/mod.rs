@@ -15,7 +15,7 @@ pub(crate) use access::{in_words_of_etcd, is_etcd, need, refusal, token};
 pub(crate) use desk::EtcdDesk;
 
 use crate::access::Access;
-use crate::limits::ETCD_MESSAGE_BYTES_MAX;
+use crate::limits::{ETCD_MESSAGE_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
 use crate::serve::Settings;
@@ -62,7 +62,7 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
         .add_service(LeaseServer::new(door.clone()).max_decoding_message_size(max))
         .add_service(ClusterServer::new(door.clone()).max_decoding_message_size(max))
         .add_service(MaintenanceServer::new(door.clone()).max_decoding_message_size(max))
-        .add_service(AuthServer::new(door.clone()).max_decoding_message_size(max))
+        .add_service(AuthServer::new(door.clone()).max_decoding_message_size(SMALL_BYTES_MAX))
         .add_service(LockServer::new(door.clone()).max_decoding_message_size(max))
         .add_service(ElectionServer::new(door).max_decoding_message_size(max))
 }

@@ -6,7 +6,9 @@ use super::access::of_stream;
 use super::watchers::{Told, Watcher, Watchers};
 use super::{EtcdDesk, Replies};
 use crate::bells::Bell;
-use crate::limits::{BELLS_PER_WATCH_MAX, LEADER_PAUSE, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX};
+use crate::limits::{
+    BELLS_PER_WATCH_MAX, LEADER_PAUSE, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX, WATCHED_BYTES_MAX,
+};
 use futures::{Stream, StreamExt};
 use std::pin::pin;
 use std::sync::Arc;
@@ -156,6 +158,9 @@ impl Watching {
         }
         if self.watchers.len() >= BELLS_PER_WATCH_MAX {
             return Err(format!("tenure: a stream has at most {BELLS_PER_WATCH_MAX} watchers"));
+        }
+        if self.watchers.bytes() + keys.bytes() > WATCHED_BYTES_MAX {
+            return Err(format!("tenure: the watchers of a stream have at most {WATCHED_BYTES_MAX} bytes of keys"));
         }
         let id = self.watchers.number(asked.watch_id);
         let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;

@@ -108,12 +108,19 @@ pub(super) struct Watchers {
     all: BTreeMap<i64, Watcher>,
     of_one: HashMap<Key, BTreeSet<i64>>,
     of_several: BTreeSet<i64>,
+    /// Bytes of what is watched.
+    bytes: usize,
     next: i64,
 }
 
 impl Watchers {
     pub(super) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    /// Bytes of what is watched.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The number that a client chose, or one for it. None: it has a watcher with that number.
@@ -133,11 +140,13 @@ impl Watchers {
             Keys::One(key) => drop(self.of_one.entry(key.clone()).or_default().insert(watcher.id)),
             _ => drop(self.of_several.insert(watcher.id)),
         }
+        self.bytes += watcher.keys.bytes();
         self.all.insert(watcher.id, watcher);
     }
 
     pub(super) fn remove(&mut self, id: i64) -> bool {
         let Some(watcher) = self.all.remove(&id) else { return false };
+        self.bytes -= watcher.keys.bytes();
         self.of_several.remove(&id);
         if let Keys::One(key) = &watcher.keys
             && let Some(of_key) = self.of_one.get_mut(key)
@@ -184,11 +193,11 @@ impl Watchers {
     /// What all watchers are told of the changes from a revision on, one response for each watcher and revision.
     pub(super) fn of_all(&mut self, ledger: &Ledger, from: u64) -> Told {
         let mut told = Told { upto: ledger.kv_revision(), ..Told::default() };
-        let changes = match ledger.changes_from(from.max(self.furthest_back())) {
-            Ok(changes) => changes,
-            Err(refusal) => {
-                self.end_all(compacted(&refusal), &mut told.responses);
-                return told;
+        // Watchers that are behind what is compacted end; the others must not miss what came after it.
+        let changes = loop {
+            match ledger.changes_from(from.max(self.furthest_back())) {
+                Ok(changes) => break changes,
+                Err(refusal) => self.end_all(compacted(&refusal), &mut told.responses),
             }
         };
         let (mut page, mut of_revision, mut revision) = (Page::default(), BTreeMap::<i64, Vec<Event>>::new(), 0);
@@ -268,5 +277,50 @@ impl Page {
         self.changes += 1;
         self.revision = revision;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bells::{Bell, Bells};
+    use std::sync::Arc;
+    use tenure_core::limits::RULES_MAX;
+    use tenure_core::{Command, Compact, Entry, Hang, Leader, Moment, Put};
+
+    fn apply(ledger: &mut Ledger, command: Command) {
+        let (leader, now, rules) = (Leader { term: 1, node: 1 }, Moment::from_millis(1), RULES_MAX);
+        let applied = ledger.apply(&Entry { leader, now, wall_ms: 1, rules, commands: vec![command] });
+        assert!(applied.outcomes.iter().all(Result::is_ok));
+    }
+
+    fn write(ledger: &mut Ledger, key: &str) {
+        let put = Put { key: Key::parse(key.as_bytes()).unwrap(), value: Some([][..].into()), lease: Hang::Free };
+        apply(ledger, Command::Put(put));
+    }
+
+    fn watch(watchers: &mut Watchers, bells: &Arc<Bells>, key: &str, next: u64) {
+        let keys = Keys::One(Key::parse(key.as_bytes()).unwrap());
+        let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default())).unwrap();
+        let id = watchers.number(0).unwrap();
+        let watcher = Watcher::new(id, keys, &pb::WatchCreateRequest::default(), hanging);
+        watchers.add(Watcher { next, ..watcher });
+    }
+
+    /// One watcher of a stream is behind what was compacted. The other one receives every change all the same.
+    #[test]
+    fn a_compacted_watcher_hides_no_change_from_others() {
+        let (mut ledger, bells, mut watchers) = (Ledger::default(), Arc::new(Bells::new()), Watchers::default());
+        (0..5).for_each(|_| write(&mut ledger, "a"));
+        let seen = ledger.kv_revision();
+        watch(&mut watchers, &bells, "a", 2);
+        watch(&mut watchers, &bells, "b", seen + 1);
+        write(&mut ledger, "b");
+        apply(&mut ledger, Command::Compact(Compact { revision: i64::try_from(seen).unwrap() }));
+        let told = watchers.of_all(&ledger, 2);
+        let ends: Vec<_> =
+            told.responses.iter().map(|told| (told.watch_id, told.canceled, told.events.len())).collect();
+        assert_eq!(ends, [(0, true, 0), (1, false, 1)]);
+        assert_eq!(told.upto, seen + 1);
     }
 }

@@ -71,6 +71,14 @@ pub(super) struct AcquireBody {
     lock_delay_ms: i64,
     /// How often the holder has started, by its own count. Its claims of lower epochs are superseded.
     epoch: u64,
+    /// With `lease` and without a holder: the number of this request, counted up from 1, so that a copy of it that arrives late
+    /// takes nothing.
+    number: u64,
+    /// With `number`: every request about this lease with a lower number than this was answered.
+    answered_below: u64,
+    /// With which a release has to come so that the resources are free at once; any other release leaves them vacating until
+    /// the deadline that was promised to their holder. It is never shown.
+    release_secret: u64,
 }
 
 impl AcquireBody {
@@ -108,6 +116,9 @@ impl AcquireBody {
             lock_delay_ms: self.lock_delay_ms,
             epoch: self.epoch,
             wait_limit_ms: self.wait_limit_ms,
+            number: self.number,
+            answered_below: self.answered_below,
+            release_secret: self.release_secret,
         }
     }
 

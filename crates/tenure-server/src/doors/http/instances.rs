@@ -82,6 +82,11 @@ pub(super) struct RegisterBody {
     parent: Option<Id>,
     /// What the new lease is for, in a sentence.
     reason: String,
+    /// With `lease` and without a holder: the number of this request, counted up from 1, so that a copy of it that arrives late
+    /// registers nothing.
+    number: u64,
+    /// With `number`: every request about this lease with a lower number than this was answered.
+    answered_below: u64,
 }
 
 impl RegisterBody {
@@ -108,6 +113,8 @@ impl RegisterBody {
             id: of.id.clone(),
             epoch: self.epoch,
             lease: if is_given { lease } else { 0 },
+            number: self.number,
+            answered_below: self.answered_below,
             grant: (!is_given).then_some(grant),
             details: Some(v1::Details {
                 endpoints: self.endpoints,
@@ -419,7 +426,8 @@ pub(super) async fn deregister(
     };
     let is_forced = !leaving.by.is_empty() || !leaving.reason.is_empty();
     let force = is_forced.then_some(v1::Force { by: leaving.by, reason: leaving.reason, now: false });
-    ordered!(door, Deregister(v1::DeregisterRequest { service: instance.service, id: instance.id, lease, force }))
+    let Instanced { service, id, .. } = instance;
+    ordered!(door, Deregister(v1::DeregisterRequest { service, id, lease, force, ..v1::DeregisterRequest::default() }))
 }
 
 /// Shows one instance in full: how it is, why it is shown so, and how those before it ended.

@@ -129,7 +129,7 @@ pub(super) async fn show(
     params(("lease" = Id, Path, description = "The lease id.")),
     responses((status = 200, description = "Given back.", body = v1::ReleaseReply), NotDone))]
 pub(super) async fn release(State(door): State<HttpDoor>, Leased(lease): Leased) -> Answer<v1::ReleaseReply> {
-    ordered!(door, ReleaseLease(v1::ReleaseLeaseRequest { lease }) => Release)
+    ordered!(door, ReleaseLease(v1::ReleaseLeaseRequest { lease, ..v1::ReleaseLeaseRequest::default() }) => Release)
 }
 
 /// Ends leases, whoever holds them: one of `lease`, `prefix`, `holder` and `label` says which.

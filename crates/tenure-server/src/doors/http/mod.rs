@@ -34,7 +34,7 @@ mod resources;
 
 use super::desk::Desk;
 use super::etcd::{EtcdDoor, gateway};
-use crate::limits::{BODIES_KIB_MAX, REQUEST_BYTES_MAX};
+use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
 use crate::serve::Served;
 use axum::extract::{DefaultBodyLimit, State};
@@ -149,11 +149,10 @@ fn described() -> OpenApiRouter<HttpDoor> {
 }
 
 /// All paths of this door.
-pub(crate) fn router(node: Node, dialect: EtcdDoor, guard: Guard, stop: Stop) -> Router {
+pub(crate) fn router(node: Node, dialect: EtcdDoor, guard: Guard, stop: Stop, bodies: Arc<Semaphore>) -> Router {
     let (calls, description) = described().split_for_parts();
     // A name may have slashes: the router calls such a part of a path `{*name}`, a description knows only `{name}`.
     let description = description.to_json().expect("a description has only text keys").replace("{*", "{");
-    let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
     let door = HttpDoor { desk: Desk::new(node), stop, bodies };
     let guarded = calls
         .route("/openapi.json", get(move || describe(description.clone())))

@@ -31,6 +31,7 @@ struct InLine {
     desk: Desk,
     lease: u64,
     resources: Vec<String>,
+    release_secret: u64,
     stays: bool,
 }
 
@@ -45,12 +46,13 @@ impl InLine {
         }
         let several = message.wants.iter().map(|want| want.resource.clone());
         let resources = several.chain((!message.resource.is_empty()).then(|| message.resource.clone())).collect();
-        Self { desk: desk.clone(), lease, resources, stays: given != 0 }
+        let release_secret = message.release_secret;
+        Self { desk: desk.clone(), lease, resources, release_secret, stays: given != 0 }
     }
 
     fn cancel(&self) -> Ask {
-        let resources = self.resources.clone();
-        Ask::Cancel(v1::CancelRequest { lease: self.lease, resources, ..v1::CancelRequest::default() })
+        let (resources, release_secret) = (self.resources.clone(), self.release_secret);
+        Ask::Cancel(v1::CancelRequest { lease: self.lease, resources, release_secret, ..v1::CancelRequest::default() })
     }
 }
 

@@ -1,15 +1,15 @@
 //! What Envoy is told of a service: its instances by zone, with weight and health, and for how long that may be relied on.
 
+use super::pb::envoy::config::core::v3::address::Address as Place;
+use super::pb::envoy::config::core::v3::socket_address::PortSpecifier;
+use super::pb::envoy::config::core::v3::{Address, HealthStatus, Locality, Metadata, SocketAddress};
+use super::pb::envoy::config::endpoint::v3::cluster_load_assignment::Policy;
+use super::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use super::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints};
 use crate::limits::{XDS_ENDPOINTS_MAX, XDS_SLACK};
-use envoy_types::pb::envoy::config::core::v3::address::Address as Place;
-use envoy_types::pb::envoy::config::core::v3::socket_address::PortSpecifier;
-use envoy_types::pb::envoy::config::core::v3::{Address, HealthStatus, Locality, Metadata, SocketAddress};
-use envoy_types::pb::envoy::config::endpoint::v3::cluster_load_assignment::Policy;
-use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
-use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints};
-use envoy_types::pb::google::protobuf::value::Kind;
-use envoy_types::pb::google::protobuf::{Duration as Lasting, Struct, UInt32Value, Value};
-use std::collections::{BTreeMap, HashMap};
+use prost_types::value::Kind;
+use prost_types::{Duration as Lasting, Struct, Value};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 use tenure_core::{Health, Instance, InstanceId, Ledger, Moment, Name};
@@ -48,8 +48,7 @@ pub(super) fn assigned(ledger: &Ledger, service: &str, now: Moment) -> Assigned 
     let assignment = ClusterLoadAssignment {
         cluster_name: service.to_owned(),
         endpoints: zones.into_iter().map(|(zone, endpoints)| in_zone(zone, endpoints)).collect(),
-        policy: stale_after.map(|after| Policy { endpoint_stale_after: Some(lasting(after)), ..Policy::default() }),
-        ..ClusterLoadAssignment::default()
+        policy: stale_after.map(|after| Policy { endpoint_stale_after: Some(lasting(after)) }),
     };
     Assigned { assignment, fresh_for: stale_after.map(|after| after / 2), left_out }
 }
@@ -58,12 +57,11 @@ fn in_zone(zone: &str, endpoints: Vec<LbEndpoint>) -> LocalityLbEndpoints {
     let weights = endpoints.iter().filter_map(|endpoint| endpoint.load_balancing_weight);
     // As many endpoints as there may be, of the greatest weight that there is, are just below the greatest number.
     const _: () = assert!(XDS_ENDPOINTS_MAX as u64 * tenure_core::limits::WEIGHT_MAX as u64 <= u32::MAX as u64);
-    let weight = weights.map(|weight| weight.value).sum();
+    let weight = weights.sum();
     LocalityLbEndpoints {
-        locality: Some(Locality { zone: zone.to_owned(), ..Locality::default() }),
+        locality: Some(Locality { zone: zone.to_owned() }),
         lb_endpoints: endpoints,
-        load_balancing_weight: Some(UInt32Value { value: weight }),
-        ..LocalityLbEndpoints::default()
+        load_balancing_weight: Some(weight),
     }
 }
 
@@ -76,20 +74,15 @@ fn endpoint(id: &InstanceId, instance: &Instance) -> Option<LbEndpoint> {
     let socket = SocketAddress {
         address: address.to_string(),
         port_specifier: Some(PortSpecifier::PortValue(at.port().into())),
-        ..SocketAddress::default()
     };
     let endpoint = Endpoint {
         address: Some(Address { address: Some(Place::SocketAddress(socket)) }),
         observability_name: id.as_str().to_owned(),
-        ..Endpoint::default()
     };
     Some(LbEndpoint {
         health_status: health(instance).into(),
-        metadata: Some(Metadata {
-            filter_metadata: HashMap::from([(SUBSETS.to_owned(), words(id, instance))]),
-            ..Metadata::default()
-        }),
-        load_balancing_weight: Some(UInt32Value { value: details.weight }),
+        metadata: Some(Metadata { filter_metadata: BTreeMap::from([(SUBSETS.to_owned(), words(id, instance))]) }),
+        load_balancing_weight: Some(details.weight),
         host_identifier: Some(HostIdentifier::Endpoint(endpoint)),
     })
 }

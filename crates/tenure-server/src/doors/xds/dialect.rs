@@ -1,17 +1,25 @@
 //! The two ways of xDS to ask and to tell: the whole list of names every time, or what changes about it.
 
-use super::wanted::Wanted;
-use crate::limits::XDS_NAMES_MAX;
-use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use envoy_types::pb::envoy::service::discovery::v3::{
+use super::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use super::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
 };
-use envoy_types::pb::google::rpc::Status as Complaint;
-use envoy_types::util::pack_any;
-use prost::Name;
+use super::pb::google::rpc::Status as Complaint;
+use super::wanted::Wanted;
+use crate::limits::{XDS_NAMES_BYTES_MAX, XDS_NAMES_MAX};
+use prost::Message;
+use prost_types::Any;
 use std::collections::BTreeSet;
 use tenure_core::Revision;
+use tenure_core::limits::NAME_BYTES_MAX;
 use tonic::Status;
+
+/// The only type of resource that is served.
+pub(super) const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+
+fn packed(assignment: &ClusterLoadAssignment) -> Any {
+    Any { type_url: ENDPOINTS.to_owned(), value: assignment.encode_to_vec() }
+}
 
 /// A way to ask and to tell.
 pub(super) trait Dialect: Send + 'static {
@@ -85,19 +93,18 @@ impl Dialect for Whole {
             return Err(everything());
         }
         let names: BTreeSet<String> = ask.resource_names.into_iter().collect();
-        must_be_few(names.len())?;
         self.has_asked = true;
         wanted.replace(names);
+        must_be_few(wanted)?;
         Ok(self.nonces.heard(&ask.response_nonce, ask.error_detail))
     }
 
     fn write(&mut self, assignments: Vec<ClusterLoadAssignment>, revision: Revision) -> DiscoveryResponse {
         DiscoveryResponse {
             version_info: revision.0.to_string(),
-            resources: assignments.into_iter().map(pack_any).collect(),
-            type_url: ClusterLoadAssignment::type_url(),
+            resources: assignments.iter().map(packed).collect(),
+            type_url: ENDPOINTS.into(),
             nonce: self.nonces.next(),
-            ..DiscoveryResponse::default()
         }
     }
 }
@@ -122,7 +129,7 @@ impl Dialect for Delta {
         self.has_asked = true;
         ask.resource_names_unsubscribe.iter().for_each(|name| wanted.remove(name));
         ask.resource_names_subscribe.into_iter().for_each(|name| wanted.add(name));
-        must_be_few(wanted.len())?;
+        must_be_few(wanted)?;
         Ok(self.nonces.heard(&ask.response_nonce, ask.error_detail))
     }
 
@@ -130,38 +137,50 @@ impl Dialect for Delta {
         let resource = |assignment: ClusterLoadAssignment| Resource {
             name: assignment.cluster_name.clone(),
             version: revision.0.to_string(),
-            resource: Some(pack_any(assignment)),
-            ..Resource::default()
+            resource: Some(packed(&assignment)),
         };
         DeltaDiscoveryResponse {
             system_version_info: revision.0.to_string(),
             resources: assignments.into_iter().map(resource).collect(),
-            type_url: ClusterLoadAssignment::type_url(),
+            type_url: ENDPOINTS.into(),
             nonce: self.nonces.next(),
-            ..DeltaDiscoveryResponse::default()
         }
     }
 }
 
 fn must_be_endpoints(kind: &str) -> Result<(), Status> {
-    if kind.is_empty() || kind == ClusterLoadAssignment::type_url() {
+    if kind.is_empty() || kind == ENDPOINTS {
         return Ok(());
     }
     Err(Status::invalid_argument(format!(
-        "only endpoints are told here ({}), not {kind}; configure the rest in Envoy",
-        ClusterLoadAssignment::type_url()
+        "only endpoints are sent here ({ENDPOINTS}), not {kind}; configure the rest in Envoy"
     )))
 }
 
 fn must_be_names(names: &[String]) -> Result<(), Status> {
-    if names.iter().any(|name| name == "*") { Err(everything()) } else { Ok(()) }
+    if names.iter().any(|name| name == "*") {
+        return Err(everything());
+    }
+    match names.iter().find(|name| name.len() > NAME_BYTES_MAX) {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("a service's name has at most {NAME_BYTES_MAX} bytes, and one here has {}", name.len());
+            Err(Status::invalid_argument(text))
+        }
+    }
 }
 
-fn must_be_few(count: usize) -> Result<(), Status> {
-    if count <= XDS_NAMES_MAX {
-        return Ok(());
+fn must_be_few(wanted: &Wanted) -> Result<(), Status> {
+    let (count, bytes) = (wanted.len(), wanted.bytes());
+    if count > XDS_NAMES_MAX {
+        let text = format!("{count} services are wanted on one stream, more than {XDS_NAMES_MAX}");
+        return Err(Status::resource_exhausted(text));
     }
-    Err(Status::resource_exhausted(format!("{count} services are wanted on one stream, more than {XDS_NAMES_MAX}")))
+    if bytes > XDS_NAMES_BYTES_MAX {
+        let text = format!("the names wanted on one stream have {bytes} bytes, more than {XDS_NAMES_BYTES_MAX}");
+        return Err(Status::resource_exhausted(text));
+    }
+    Ok(())
 }
 
 fn everything() -> Status {

@@ -3,12 +3,12 @@
 
 use super::assignment::{Assigned, assigned};
 use super::dialect::{Dialect, Heard};
+use super::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use super::wanted::Wanted;
 use crate::bells::{Bell, Hanging};
 use crate::lessor::Unready;
 use crate::limits::{FOLLOWED_EVENTS_MAX, LEADER_PAUSE, PAGE_BYTES, XDS_GATHER, XDS_PAGE};
 use crate::node::Node;
-use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use futures::{Stream, StreamExt};
 use prost::Message;
 use std::collections::HashMap;

@@ -4,6 +4,11 @@
 mod assignment;
 mod dialect;
 mod feed;
+/// The generated messages and calls of Envoy's API.
+#[allow(unreachable_pub, unused_qualifications, clippy::all, clippy::too_many_lines, reason = "generated code")]
+mod pb {
+    include!(concat!(env!("OUT_DIR"), "/envoy.rs"));
+}
 #[cfg(test)]
 mod tests;
 mod wanted;
@@ -11,12 +16,12 @@ mod wanted;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
 use dialect::{Delta, Whole};
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server as aggregated;
-use envoy_types::pb::envoy::service::discovery::v3::{
+use feed::Replies;
+use pb::envoy::service::discovery::v3::aggregated_discovery_service_server as aggregated;
+use pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
-use envoy_types::pb::envoy::service::endpoint::v3::endpoint_discovery_service_server as endpoint;
-use feed::Replies;
+use pb::envoy::service::endpoint::v3::endpoint_discovery_service_server as endpoint;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
 

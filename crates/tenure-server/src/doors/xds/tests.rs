@@ -1,24 +1,26 @@
 //! Streams as Envoy opens them, against a whole node behind its doors.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
+use super::dialect::ENDPOINTS;
+use super::pb::envoy::config::core::v3::HealthStatus;
+use super::pb::envoy::config::core::v3::address::Address::SocketAddress;
+use super::pb::envoy::config::core::v3::socket_address::PortSpecifier::PortValue;
+use super::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use super::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
+use super::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use super::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+};
+use super::pb::envoy::service::endpoint::v3::endpoint_discovery_service_client::EndpointDiscoveryServiceClient;
+use super::pb::google::rpc::Status as Complaint;
 use crate::limits::{XDS_NAMES_MAX, XDS_SLACK};
 use crate::node::Node;
 use crate::probes::tests::alone;
 use crate::serve::{Settings, serve};
-use envoy_types::pb::envoy::config::core::v3::HealthStatus;
-use envoy_types::pb::envoy::config::core::v3::address::Address::SocketAddress;
-use envoy_types::pb::envoy::config::core::v3::socket_address::PortSpecifier::PortValue;
-use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
-use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint};
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-};
-use envoy_types::pb::envoy::service::endpoint::v3::endpoint_discovery_service_client::EndpointDiscoveryServiceClient;
-use envoy_types::pb::google::protobuf::value::Kind;
-use envoy_types::pb::google::rpc::Status as Complaint;
-use prost::{Message, Name as _};
+use prost::Message;
+use prost_types::value::Kind;
 use std::time::Duration;
+use tenure_core::limits::NAME_BYTES_MAX;
 use tenure_core::{
     Check, Command, Deregister, Details, Draft, Drain, Endpoint, Grant, Health, Holder, InstanceId, InstanceKey,
     Labels, LeaseId, Ledger, Name, Note, On, Register, SetHealth, Source, Ttl, Word,
@@ -53,13 +55,13 @@ async fn register(node: &Node, service: &str, id: &str, ttl_ms: u64, draft: Draf
     let lease = node.draw_lease();
     let grant = Grant::plain(lease, Holder::parse("ann").unwrap(), Ttl::from_millis(ttl_ms).unwrap(), 1);
     let details = Details::new(draft).unwrap();
-    let register = Register { instance: key(service, id), epoch: None, on: On::New(grant), details };
+    let register = Register { instance: key(service, id), epoch: None, on: On::New(grant), details, request: None };
     node.order(Command::Register(register)).await.unwrap().unwrap();
     lease
 }
 
 async fn deregister(node: &Node, service: &str, id: &str, lease: LeaseId) {
-    let gone = Deregister { instance: key(service, id), lease: Some(lease), force: None };
+    let gone = Deregister { instance: key(service, id), lease: Some(lease), force: None, request: None };
     node.order(Command::Deregister(gone)).await.unwrap().unwrap();
 }
 
@@ -105,7 +107,7 @@ async fn delta(channel: &Channel) -> DeltaTalk {
 fn wants(names: &[&str], nonce: &str) -> DiscoveryRequest {
     DiscoveryRequest {
         resource_names: names.iter().map(ToString::to_string).collect(),
-        type_url: ClusterLoadAssignment::type_url(),
+        type_url: ENDPOINTS.into(),
         response_nonce: nonce.into(),
         ..DiscoveryRequest::default()
     }
@@ -115,7 +117,7 @@ fn subscribe(names: &[&str], and_not: &[&str], nonce: &str) -> DeltaDiscoveryReq
     DeltaDiscoveryRequest {
         resource_names_subscribe: names.iter().map(ToString::to_string).collect(),
         resource_names_unsubscribe: and_not.iter().map(ToString::to_string).collect(),
-        type_url: ClusterLoadAssignment::type_url(),
+        type_url: ENDPOINTS.into(),
         response_nonce: nonce.into(),
         ..DeltaDiscoveryRequest::default()
     }
@@ -227,7 +229,7 @@ async fn what_is_not_told_here_is_refused_in_words() {
     let cases = [
         (wants(&[], ""), Code::InvalidArgument, "name those that are wanted"),
         (wants(&["a", "*"], ""), Code::InvalidArgument, "name those that are wanted"),
-        (clusters, Code::InvalidArgument, "only endpoints are told here"),
+        (clusters, Code::InvalidArgument, "only endpoints are sent here"),
         (wants(&many, ""), Code::ResourceExhausted, "more than 10000"),
     ];
     for (ask, code, words) in cases {
@@ -291,9 +293,9 @@ async fn zone_weight_health_and_words_are_told() {
         .endpoints
         .iter()
         .map(|zone| {
-            let told = |it: &LbEndpoint| (place(it), it.health_status, it.load_balancing_weight.unwrap().value);
+            let told = |it: &LbEndpoint| (place(it), it.health_status, it.load_balancing_weight.unwrap());
             let endpoints = zone.lb_endpoints.iter().map(told).collect();
-            (zone.locality.clone().unwrap().zone, zone.load_balancing_weight.unwrap().value, endpoints)
+            (zone.locality.clone().unwrap().zone, zone.load_balancing_weight.unwrap(), endpoints)
         })
         .collect();
     let endpoint = |port: u16, health: HealthStatus, weight| (format!("10.0.0.1:{port}"), health as i32, weight);
@@ -364,4 +366,29 @@ async fn whoever_does_not_read_is_told_the_last_and_not_all() {
         }
     }
     assert!(count < 20, "{count} messages were made for whoever did not read them");
+}
+
+#[tokio::test]
+async fn names_are_bounded_in_bytes() {
+    let (_node, channel) = node().await;
+    let long = "x".repeat(NAME_BYTES_MAX + 1);
+    let mut talk = whole(&channel).await;
+    talk.ask(wants(&["a", &long], "")).await;
+    assert_eq!(talk.hear().await.unwrap_err().code(), Code::InvalidArgument);
+    let mut talk = delta(&channel).await;
+    talk.ask(subscribe(&[&long], &[], "")).await;
+    assert_eq!(talk.hear().await.unwrap_err().code(), Code::InvalidArgument);
+    // Each name is short enough, and each request; on a stream they add up.
+    let mut talk = delta(&channel).await;
+    let names = |from: usize| (from..from + 600).map(|n| format!("{n:01000}")).collect::<Vec<_>>();
+    let subscribe_all = |names: &[String]| subscribe(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
+    talk.ask(subscribe_all(&names(0))).await;
+    talk.ask(subscribe_all(&names(600))).await;
+    let refused = loop {
+        match talk.hear().await {
+            Ok(_) => {}
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
 }

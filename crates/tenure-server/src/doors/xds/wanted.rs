@@ -8,6 +8,8 @@ use tenure_core::Revision;
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     names: BTreeMap<String, Known>,
+    /// How many bytes the names have.
+    bytes: usize,
     /// What has to be told.
     unsaid: BTreeSet<String>,
     /// When what was told has to be told anew.
@@ -26,6 +28,10 @@ impl Wanted {
         self.names.len()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &String> {
         self.names.keys()
     }
@@ -41,6 +47,9 @@ impl Wanted {
 
     /// Wants a name, which is told in any case.
     pub(super) fn add(&mut self, name: String) {
+        if !self.has(&name) {
+            self.bytes += name.len();
+        }
         self.names.entry(name.clone()).or_default().revision = None;
         self.unsaid.insert(name);
     }
@@ -57,7 +66,9 @@ impl Wanted {
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        if let Some(Known { due: Some(due), .. }) = self.names.remove(name) {
+        let Some(known) = self.names.remove(name) else { return };
+        self.bytes -= name.len();
+        if let Some(due) = known.due {
             self.dues.remove(&(due, name.to_owned()));
         }
         self.unsaid.remove(name);

@@ -6,11 +6,9 @@ use super::*;
 use crate::clock::Clock;
 use crate::cluster::tests::{Room, leader, open_by};
 use crate::disk::MemoryDisk;
-use crate::entropy::SystemEntropy;
-use crate::lessor::Tuning;
+use crate::environment::Environment;
 use crate::limits::FRESH_SHARED;
-use crate::node::{Environment, Node};
-use crate::peers::Nowhere;
+use crate::node::Node;
 use crate::workers::Workers;
 use futures::StreamExt;
 use tenure_core::{
@@ -34,12 +32,8 @@ impl Clock for Simulated {
 async fn open_desk() -> Desk {
     let environment = Environment {
         clock: Arc::new(Simulated(Instant::now())),
-        entropy: Arc::new(SystemEntropy),
-        disk: Arc::new(MemoryDisk::new().attach()),
         workers: Workers::Tasks,
-        tuning: Tuning::default(),
-        network: Arc::new(Nowhere),
-        place: crate::cluster::Place::default(),
+        ..Environment::alone(Arc::new(MemoryDisk::new().attach()))
     };
     let (node, _) = Node::open(environment).await.unwrap();
     node.ready().await.unwrap();
@@ -58,12 +52,12 @@ async fn register(node: &Node, n: u64, ttl_ms: u64) {
     let (holder, ttl) = (Holder::parse("ann").unwrap(), Ttl::from_millis(ttl_ms).unwrap());
     let details = Details::new(Draft::at(vec![Endpoint::parse("http://h:1").unwrap()])).unwrap();
     let on = On::New(Grant::plain(lease(n), holder, ttl, n));
-    let register = Register { instance: key(n), epoch: None, on, details };
+    let register = Register { instance: key(n), epoch: None, on, details, request: None };
     node.order(Command::Register(register)).await.unwrap().unwrap();
 }
 
 async fn deregister(node: &Node, n: u64) {
-    let order = Deregister { instance: key(n), lease: None, force: None };
+    let order = Deregister { instance: key(n), lease: None, force: None, request: None };
     node.order(Command::Deregister(order)).await.unwrap().unwrap();
 }
 

@@ -1,8 +1,8 @@
-//! Traces by OTLP: takes the server's spans, and nothing else, to a collector. It never makes a request wait for that: what
-//! the collector does not take in time is dropped.
+//! Sends the server's spans, and nothing else, to a collector. A request never waits for that: spans that the collector does
+//! not accept in time are dropped.
 
+use super::NEXT;
 use crate::failure::Failure;
-use http::Uri;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{KeyValue, global};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter as Otlp, WithExportConfig, WithTonicConfig};
@@ -73,31 +73,6 @@ impl Traces {
             tracing::warn!("the collector did not take the last traces in time: they are dropped");
         }
     }
-}
-
-const NEXT: &str = "Say something like --otlp-endpoint http://127.0.0.1:4317.";
-
-/// Refuses what cannot be the address of a collector.
-pub(crate) fn check_endpoint(endpoint: &str) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::usage("cannot serve", &format!("{endpoint:?} {why}"), NEXT));
-    let Ok(uri) = endpoint.parse::<Uri>() else { return refuse("is no address of an OTLP collector") };
-    match (uri.scheme_str(), uri.authority()) {
-        (Some("https"), _) => refuse("asks for TLS, which is not there: use a collector on a trusted network"),
-        (Some("http"), Some(authority)) if authority.as_str().contains('@') => {
-            refuse("has a name or password in it, which would be logged: say it in OTEL_EXPORTER_OTLP_HEADERS")
-        }
-        (Some("http"), Some(_)) => Ok(()),
-        _ => refuse("is no address of an OTLP collector"),
-    }
-}
-
-/// Refuses what is no share of the requests.
-pub(crate) fn check_ratio(ratio: f64) -> Result<(), Failure> {
-    if (0.0..=1.0).contains(&ratio) {
-        return Ok(());
-    }
-    let why = format!("{ratio} is no share of the requests to trace");
-    Err(Failure::usage("cannot serve", &why, "Say a number from 0 to 1, such as --otlp-ratio 0.01."))
 }
 
 /// An exporter that says once that its collector is lost, and once that it is back.

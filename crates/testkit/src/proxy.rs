@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// Forwards every connection to a server.
 pub struct Proxy {
@@ -21,6 +22,10 @@ struct State {
     /// Nothing goes through, in neither direction; connections stay open.
     is_mute: AtomicBool,
     connections: AtomicU64,
+    /// What clients send over the first so many connections is held back.
+    stalled: watch::Sender<u64>,
+    /// How many bytes are held back so.
+    held: AtomicU64,
 }
 
 impl Proxy {
@@ -43,6 +48,21 @@ impl Proxy {
         self.state.is_mute.store(true, Ordering::SeqCst);
     }
 
+    /// What clients send over the connections that are open now stays on its way. Later connections work.
+    pub fn stall(&self) {
+        self.state.stalled.send_replace(self.connections());
+    }
+
+    /// How many bytes are held back by `stall`.
+    pub fn held(&self) -> u64 {
+        self.state.held.load(Ordering::SeqCst)
+    }
+
+    /// What was held back by `stall` arrives.
+    pub fn resume(&self) {
+        self.state.stalled.send_replace(0);
+    }
+
     /// How many connections were made so far.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::SeqCst)
@@ -57,13 +77,14 @@ impl Drop for Proxy {
 
 async fn forward_all(listener: TcpListener, server: SocketAddr, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
-        state.connections.fetch_add(1, Ordering::SeqCst);
+        let number = state.connections.fetch_add(1, Ordering::SeqCst) + 1;
         let state = state.clone();
         tokio::spawn(async move {
             let Ok(server) = TcpStream::connect(server).await else { return };
             let (from_client, to_client) = client.into_split();
             let (from_server, to_server) = server.into_split();
-            tokio::join!(carry(from_client, to_server, &state, false), carry(from_server, to_client, &state, true));
+            let requests = carry(from_client, to_server, &state, Some(number));
+            tokio::join!(requests, carry(from_server, to_client, &state, None));
         });
     }
 }
@@ -72,13 +93,21 @@ async fn carry(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     state: &State,
-    is_answer: bool,
+    // Of requests: the number of their connection.
+    connection: Option<u64>,
 ) {
     let mut bytes = vec![0; 65_536];
     loop {
         let Ok(count @ 1..) = from.read(&mut bytes).await else { return };
-        if is_answer {
-            tokio::time::sleep(Duration::from_millis(state.delay_ms.load(Ordering::SeqCst))).await;
+        match connection {
+            Some(number) => {
+                let mut stalled = state.stalled.subscribe();
+                if number <= *stalled.borrow() {
+                    state.held.fetch_add(count as u64, Ordering::SeqCst);
+                }
+                drop(stalled.wait_for(|stalled| number > *stalled).await);
+            }
+            None => tokio::time::sleep(Duration::from_millis(state.delay_ms.load(Ordering::SeqCst))).await,
         }
         if state.is_mute.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;

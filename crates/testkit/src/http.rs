@@ -1,9 +1,21 @@
 //! A plain HTTP/1.1 client for tests: it sends just what it is told, and hides nothing that comes back.
 
-use super::{PATIENCE, Server};
+use crate::PATIENCE;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+
+/// A server that can be asked.
+pub trait Listens {
+    /// `http://host:port`.
+    fn addr(&self) -> &str;
+}
+
+impl Listens for crate::Server {
+    fn addr(&self) -> &str {
+        &self.addr
+    }
+}
 
 /// An answer.
 #[derive(Debug)]
@@ -44,8 +56,9 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn open(server: &Server) -> Self {
-        Self::to(server.addr.trim_start_matches("http://"))
+    /// A connection to `http://host:port`.
+    pub fn open(server: &impl Listens) -> Self {
+        Self::to(server.addr().trim_start_matches("http://"))
     }
 
     /// A connection to `host:port`.
@@ -140,20 +153,20 @@ impl Line {
     }
 }
 
-pub fn get(server: &Server, path: &str) -> Answer {
+pub fn get(server: &impl Listens, path: &str) -> Answer {
     ask(server, "GET", path, &[], b"")
 }
 
-pub fn ask(server: &Server, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+pub fn ask(server: &impl Listens, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
     let mut line = Line::open(server);
     line.ask(method, path, headers, body);
     line.answer()
 }
 
-pub fn post(server: &Server, path: &str, body: &Value) -> Answer {
+pub fn post(server: &impl Listens, path: &str, body: &Value) -> Answer {
     write(server, "POST", path, body)
 }
 
-pub fn write(server: &Server, method: &str, path: &str, body: &Value) -> Answer {
+pub fn write(server: &impl Listens, method: &str, path: &str, body: &Value) -> Answer {
     ask(server, method, path, &["content-type: application/json"], body.to_string().as_bytes())
 }

@@ -1,13 +1,13 @@
 //! Whatever comes in at the door: a clear refusal with a stable code, nothing changed, the server up.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
-use crate::support::{Server, acquire, claim, grant, revoke};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 use tenure::v1::request::Body as Ask;
 use tenure::v1::response::Body as Tell;
 use tenure::{Client, Error, v1};
+use tenure_testkit::{Server, acquire, claim, grant, revoke};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 async fn revision(client: &Client) -> u64 {
@@ -28,7 +28,7 @@ fn bad_requests() -> Vec<(Ask, &'static str)> {
     let name = |name: &str| Ask::Acquire(claim(name, 5, "ann", 1_000));
     let holder = |holder: &str| Ask::Grant(grant(5, holder, 1_000));
     let ttl = |ttl_ms: i64| Ask::Grant(grant(5, "ann", ttl_ms));
-    let handle = |handle: &str| Ask::Release(v1::ReleaseRequest { handle: handle.into() });
+    let handle = |handle: &str| Ask::Release(v1::ReleaseRequest { handle: handle.into(), release_secret: 0 });
     let renew = |leases: Vec<u64>, ttls_ms: Vec<i64>| Ask::Renew(v1::RenewRequest { leases, ttls_ms, kind: 0 });
     let revoke = |by: &str, reason: &str| Ask::Revoke(revoke(1, by, reason));
     let no_lease = v1::AcquireRequest { resource: "a".into(), ..Default::default() };
@@ -37,11 +37,13 @@ fn bad_requests() -> Vec<(Ask, &'static str)> {
         (name(""), "bad_name"),
         (name(&"n".repeat(1_025)), "bad_name"),
         (name("a\u{7}b"), "bad_name"),
+        (name("a\u{202e}b"), "bad_name"),
         (name("a//b"), "bad_name"),
         (name("/a"), "bad_name"),
         (holder(""), "bad_holder"),
         (holder(&"h".repeat(257)), "bad_holder"),
         (holder("a\nb"), "bad_holder"),
+        (holder("a\u{200b}b"), "bad_holder"),
         (ttl(0), "bad_ttl"),
         (ttl(-1), "bad_ttl"),
         (ttl(99), "bad_ttl"),
@@ -63,8 +65,12 @@ fn bad_requests() -> Vec<(Ask, &'static str)> {
         (renew(vec![0], Vec::new()), "bad_lease"),
         (revoke("", "why"), "bad_holder"),
         (revoke("ann", &"r".repeat(1_025)), "bad_reason"),
+        (revoke("ann", "\u{2067}why"), "bad_reason"),
         (revoke("ann", "no such lease"), "no_lease"),
-        (Ask::Cancel(v1::CancelRequest { lease: 1, resource: "db".into(), resources: Vec::new() }), "no_lease"),
+        (
+            Ask::Cancel(v1::CancelRequest { lease: 1, resource: "db".into(), ..v1::CancelRequest::default() }),
+            "no_lease",
+        ),
     ]
 }
 
@@ -99,7 +105,7 @@ fn more_bad_requests() -> Vec<(Ask, &'static str)> {
         (grant_of("nowhere"), "no_class"),
         (Ask::Grant(v1::GrantRequest { parent: 5, ..grant(5, "ann", 1_000) }), "own_parent"),
         (Ask::Grant(v1::GrantRequest { parent: 6, ..grant(5, "ann", 1_000) }), "no_lease"),
-        (Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: 6 }), "no_lease"),
+        (Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease: 6, release_secret: 0 }), "no_lease"),
         (define(0), "bad_capacity"),
         (break_of("db", -1), "bad_span"),
         (break_of("db", 0), "not_held"),
@@ -136,8 +142,7 @@ async fn unary(client: &Client, ask: Ask) -> Result<(), Error> {
 
 #[tokio::test]
 async fn bad_requests_are_refused_by_name_and_change_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path());
+    let server = Server::start();
     let client = server.client().await;
     let before = revision(&client).await;
     let mut stream = client.converse().await.unwrap();
@@ -204,14 +209,13 @@ async fn raw_call(server: &Server, bytes: Vec<u8>) -> tonic::Status {
     let channel = tonic::transport::Endpoint::from_shared(server.addr.clone()).unwrap().connect().await.unwrap();
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
-    let path = http::uri::PathAndQuery::from_static("/tenure.v1.Tenure/Release");
+    let path = tonic::codegen::http::uri::PathAndQuery::from_static("/tenure.v1.Tenure/Release");
     grpc.unary(tonic::Request::new(bytes), path, Raw).await.expect_err("this is no request")
 }
 
 #[tokio::test]
 async fn unreadable_and_oversized_messages_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path());
+    let server = Server::start();
     // Field 1, two bytes that are not UTF-8.
     let not_text = raw_call(&server, vec![0x0a, 2, 0xff, 0xfe]).await;
     assert_eq!(not_text.code(), tonic::Code::InvalidArgument);
@@ -226,8 +230,7 @@ async fn unreadable_and_oversized_messages_are_refused() {
 
 #[tokio::test]
 async fn garbage_on_the_port_harms_nobody() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path());
+    let server = Server::start();
     let address = server.addr.trim_start_matches("http://").to_owned();
     let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let pieces: [&[u8]; 5] =
