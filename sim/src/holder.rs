@@ -302,7 +302,7 @@ impl Person {
         let release = Command::Release(Release { handle: handle.clone(), proof: Proof::Handle });
         for _ in 0..200 {
             match self.ask(release.clone(), self.patience(tenancy)).await {
-                Some(Ok(Reply::Released)) => {
+                Some(Ok(Reply::Released { .. })) => {
                     self.book.released(handle.fence);
                     return self.book.note(self.now(), &format!("{} released {}", self.number, handle.resource));
                 }

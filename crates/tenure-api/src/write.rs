@@ -42,7 +42,8 @@ fn write_reply(reply: &Reply) -> Body {
             breaks_in_ms: renewed.breaks_in_ms,
             lost: renewed.lost,
         }),
-        Reply::Released | Reply::AlreadyReleased => Body::Release(v1::ReleaseReply {}),
+        Reply::Released { free_in_ms } => Body::Release(v1::ReleaseReply { free_in_ms: *free_in_ms }),
+        Reply::AlreadyReleased => Body::Release(v1::ReleaseReply::default()),
         Reply::Cancelled => Body::Cancel(v1::CancelReply {}),
         Reply::Revoked { count, next } => {
             Body::Revoke(v1::RevokeReply { count: *count, next: next.clone().unwrap_or_default() })
@@ -391,7 +392,8 @@ mod tests {
         let told = |reply| write_outcome(&Ok(reply));
         let granted = Reply::Granted { lease: lease(), ttl_ms: 9, revision: Revision(2) };
         assert_eq!(told(granted), Body::Grant(v1::GrantReply { lease: 7, ttl_ms: 9, revision: 2 }));
-        assert_eq!(told(Reply::Released), Body::Release(v1::ReleaseReply {}));
+        assert_eq!(told(Reply::Released { free_in_ms: 7 }), Body::Release(v1::ReleaseReply { free_in_ms: 7 }));
+        assert_eq!(told(Reply::AlreadyReleased), Body::Release(v1::ReleaseReply::default()));
         assert_eq!(told(Reply::Cancelled), Body::Cancel(v1::CancelReply {}));
         let revoked = Reply::Revoked { count: 3, next: Some("jobs/m".into()) };
         assert_eq!(told(revoked), Body::Revoke(v1::RevokeReply { count: 3, next: "jobs/m".into() }));

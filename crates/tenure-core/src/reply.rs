@@ -35,7 +35,10 @@ pub enum Reply {
     /// The lease behind the handle was extended.
     HandleRenewed(Renewed),
     /// The resource or the lease was given back; a resource, now or by an earlier try.
-    Released,
+    Released {
+        /// How long it takes until others may have all of it: 0 if this release freed it, or an earlier one ended it.
+        free_in_ms: u64,
+    },
     /// The lease was given back by an earlier try.
     AlreadyReleased,
     /// The claims are gone from their lines or from their seats.

@@ -53,13 +53,13 @@ fn ended_claims_of_one_resource() {
     let fences = |ledger: &Ledger| ledger.ended_claims(&name("db")).map(|it| it.fence.number()).collect::<Vec<_>>();
     apply_all(&mut ledger, 0, (1..=max).flat_map(lives));
     assert_eq!(fences(&ledger), (1..=max).collect::<Vec<_>>(), "oldest first");
-    assert_eq!(order(&mut ledger, 0, release("db@1")), Ok(Reply::Released), "a retry is recognized");
+    assert_eq!(order(&mut ledger, 0, release("db@1")), Ok(Reply::Released { free_in_ms: 0 }), "a retry is recognized");
     apply_all(&mut ledger, 0, lives(max + 1).into_iter());
     for mut ledger in [restored(&ledger), ledger] {
         assert_eq!(fences(&ledger), (2..=max + 1).collect::<Vec<_>>());
         let stale = order(&mut ledger, 0, release("db@1")).expect_err("it is forgotten");
         assert!(matches!(stale, Refusal::Stale { current: None, ended: None, .. }), "{stale:?}");
-        assert_eq!(order(&mut ledger, 0, release("db@2")), Ok(Reply::Released));
+        assert_eq!(order(&mut ledger, 0, release("db@2")), Ok(Reply::Released { free_in_ms: 0 }));
         apply_all(&mut ledger, 0, lives(max + 2).into_iter());
         assert_eq!(fences(&ledger), (3..=max + 2).collect::<Vec<_>>());
     }

@@ -66,7 +66,7 @@ async fn releases_that_do_not_fit_into_one_entry_follow() {
     let before = node.status().last_index;
     let releases = leases.into_iter().map(|lease| node.order(Command::ReleaseLease(ReleaseLease::plain(lease))));
     for released in futures::future::join_all(releases).await {
-        assert_eq!(released.unwrap(), Ok(Reply::Released));
+        assert_eq!(released.unwrap(), Ok(Reply::Released { free_in_ms: 0 }));
     }
     let entries = node.status().last_index - before;
     assert!(entries >= 2, "four of them, then the rest: {entries} entries");

@@ -129,8 +129,16 @@ pub(crate) async fn release(caller: &Caller, args: Release) -> Result<ExitCode, 
     let all = args.handles.len();
     for handle in args.handles {
         let what = format!("cannot release {handle}");
-        match client.release(v1::ReleaseRequest { handle, release_secret: 0 }).await {
-            Ok(_) => released += 1,
+        match client.release(v1::ReleaseRequest { handle: handle.clone(), release_secret: 0 }).await {
+            Ok(reply) => {
+                released += 1;
+                if reply.free_in_ms > 0 {
+                    print::say(&format!(
+                        "{handle} was not released by its holder: it stays vacating for {}, until the holder has stopped",
+                        print::span_ms(reply.free_in_ms)
+                    ));
+                }
+            }
             Err(error) => {
                 let code = Failure::of(&what, &error).report();
                 failed = failed.or(Some(code));

@@ -4,7 +4,7 @@ use super::Ledger;
 use super::ending::Ending;
 use super::lease::{Holding, Stake};
 use crate::command::{Cancel, Release};
-use crate::event::{End, Event, Leave};
+use crate::event::{End, Event, Happening, Leave};
 use crate::fence::{Fence, Handle};
 use crate::names::{LeaseId, Name};
 use crate::reply::{Outcome, Refusal, Reply};
@@ -43,6 +43,7 @@ impl Ledger {
     }
 
     pub(super) fn release(&mut self, release: &Release, events: &mut Vec<Event>) -> Outcome {
+        let before = events.len();
         match self.behind(&release.handle) {
             Ok(lease) => {
                 let ending = Ending::released(release.proof);
@@ -50,12 +51,22 @@ impl Ledger {
                 self.end_if_empty(lease, &ending, None, &mut happenings);
                 self.happened(happenings, events);
                 self.touch(lease);
-                Ok(Reply::Released)
+                Ok(self.released(&events[before..]))
             }
             // A retry of a release finds that it worked.
-            Err(Refusal::Stale { ended: Some((End::Released, ..)), .. }) => Ok(Reply::Released),
+            Err(Refusal::Stale { ended: Some((End::Released, ..)), .. }) => Ok(Reply::Released { free_in_ms: 0 }),
             Err(stale) => Err(stale),
         }
+    }
+
+    /// The reply to a release, by what it changed.
+    pub(super) fn released(&self, changes: &[Event]) -> Reply {
+        let until = |event: &Event| match event.what {
+            Happening::Vacated { until, .. } => until,
+            _ => None,
+        };
+        let free_at = changes.iter().filter_map(until).max();
+        Reply::Released { free_in_ms: free_at.map_or(0, |free_at| free_at.millis_since(self.now)) }
     }
 
     pub(super) fn cancel(&mut self, cancel: &Cancel, events: &mut Vec<Event>) -> Outcome {

@@ -80,8 +80,9 @@ impl Ledger {
     pub(super) fn release_lease(&mut self, release: &ReleaseLease, events: &mut Vec<Event>) -> Outcome {
         let id = release.lease;
         if self.leases.contains_key(&id) {
+            let before = events.len();
             self.end(id, &Ending::released(release.proof), events);
-            return Ok(Reply::Released);
+            return Ok(self.released(&events[before..]));
         }
         match self.history.lease(id) {
             Some(ended) if ended.how == End::Released => Ok(Reply::AlreadyReleased),

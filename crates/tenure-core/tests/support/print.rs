@@ -40,10 +40,13 @@ impl Story<'_> {
                 self.granted(grant, *ttl_ms, *revision)
             }
             (Command::Acquire(acquire), Reply::Seated(_) | Reply::Waiting(_)) => self.acquired(acquire, reply),
-            (Command::Release(release), Reply::Released) => self.released(|what| vacated(what, &release.handle)),
-            (Command::ReleaseLease(release), Reply::Released | Reply::AlreadyReleased) => {
+            (Command::Release(release), Reply::Released { free_in_ms }) => {
+                self.released(*free_in_ms, |what| vacated(what, &release.handle))
+            }
+            (Command::ReleaseLease(release), Reply::Released { .. } | Reply::AlreadyReleased) => {
                 let lease = release.lease;
-                self.released(|what| matches!(what, Happening::Ended { .. }) && what.lease() == Some(lease))
+                let free_in_ms = if let Reply::Released { free_in_ms } = reply { *free_in_ms } else { 0 };
+                self.released(free_in_ms, |what| matches!(what, Happening::Ended { .. }) && what.lease() == Some(lease))
             }
             (Command::Cancel(_), Reply::Cancelled) => "cancelled".into(),
             (Command::Revoke(revoke), Reply::Revoked { count, next }) => {
@@ -244,9 +247,13 @@ impl Story<'_> {
         }
     }
 
-    fn released(&self, is_it: impl Fn(&Happening) -> bool) -> String {
+    fn released(&self, free_in_ms: u64, is_it: impl Fn(&Happening) -> bool) -> String {
         let happened = self.events.iter().any(|event| is_it(&event.what));
-        if happened { "released".into() } else { "released, as before".into() }
+        match (happened, free_in_ms) {
+            (false, _) => "released, as before".into(),
+            (true, 0) => "released".into(),
+            (true, ms) => format!("released, free in {}", span(ms)),
+        }
     }
 
     fn put(&mut self, put: &Put, kv_revision: u64, version: u64) -> String {

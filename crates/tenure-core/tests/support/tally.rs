@@ -385,7 +385,7 @@ fn of_reply(reply: &Reply) -> &'static str {
         Reply::Waiting(_) => "answer Waiting",
         Reply::Renewed(_) => "answer Renewed",
         Reply::HandleRenewed(_) => "answer HandleRenewed",
-        Reply::Released => "answer Released",
+        Reply::Released { .. } => "answer Released",
         Reply::AlreadyReleased => "answer AlreadyReleased",
         Reply::Cancelled => "answer Cancelled",
         Reply::Revoked { .. } => "answer Revoked",

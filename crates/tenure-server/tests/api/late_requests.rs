@@ -117,7 +117,8 @@ async fn release_by_another_client_waits_for_the_holder() {
     let waiter = tokio::spawn(direct.lease("db").ttl(TTL).wait_for_ever().acquire());
     until(&direct, "db", |shown| shown.waiting == 1).await;
     let handle = hold.claims()[0].handle();
-    direct.release(v1::ReleaseRequest { handle, release_secret: 0 }).await.unwrap();
+    let reply = direct.release(v1::ReleaseRequest { handle, release_secret: 0 }).await.unwrap();
+    assert!(reply.free_in_ms > 0, "the reply says how long the next holder waits");
     let shown = show(&direct, "db").await;
     assert_eq!((shown.holders.len(), shown.vacating.len(), shown.waiting), (0, 1, 1), "{shown:?}");
     let loss = soon("the loss", hold.lost()).await;

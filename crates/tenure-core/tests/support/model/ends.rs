@@ -144,24 +144,35 @@ impl Model {
         let lease = match self.current(handle) {
             Ok(claim) => claim.lease,
             Err(_) if self.ended_claim(handle).is_some_and(|claim| claim.how == End::Released) => {
-                return Ok(Reply::Released);
+                return Ok(Reply::Released { free_in_ms: 0 });
             }
             Err(stale) => return Err(stale),
         };
+        let before = self.events.len();
         let mut happened = vec![self.vacate(handle.fence, &End::Released, Free::WhenVacated)];
         happened.extend(self.end_if_idle(lease, &End::Released, Free::WhenVacated, &[]));
         self.change(happened);
         self.touch(lease);
-        Ok(Reply::Released)
+        Ok(self.released(before))
+    }
+
+    /// The reply to a release whose changes are the events after so many.
+    fn released(&self, before: usize) -> Reply {
+        let vacated = self.events[before..].iter().filter_map(|event| match event.what {
+            Happening::Vacated { until, .. } => until.map(|until| self.ms_until(until)),
+            _ => None,
+        });
+        Reply::Released { free_in_ms: vacated.max().unwrap_or(0) }
     }
 
     pub(super) fn release_lease(&mut self, lease: LeaseId) -> Outcome {
+        let before = self.events.len();
         match self.living(lease) {
             Ok(_) => self.end(lease, &End::Released, Free::WhenVacated),
             Err(Refusal::Lapsed { how: End::Released, .. }) => return Ok(Reply::AlreadyReleased),
             Err(refusal) => return Err(refusal),
         }
-        Ok(Reply::Released)
+        Ok(self.released(before))
     }
 
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Outcome {
