@@ -27,7 +27,7 @@ quick:
 
 # All the tests, then slices of what can go on for hours. One that fails does not hide the next.
 test: tools programs
-	bash scripts/run-tests --workspace --lib --bins --tests
+	TESTS_AGAIN=3 bash scripts/run-tests --workspace --lib --bins --tests
 	$(CARGO) test --workspace --doc
 	$(MAKE) --no-print-directory fuzz-http CASES=2000
 	$(MAKE) --no-print-directory sim SEEDS=100 CLUSTERS=10
@@ -92,7 +92,7 @@ fix:
 
 # Compiles the .proto files into the descriptors beside them; a test says when that is due.
 proto:
-	TENURE_WRITE_PROTOS=1 $(CARGO) test --package tenure-api --test protos
+	TENURE_WRITE_PROTOS=1 $(CARGO) test --workspace --test protos
 
 # Needs the network: the list of known vulnerabilities.
 audit: $(DENY)
