@@ -4,8 +4,9 @@
 use super::cast::{Cast, counted, key, list, span, text, units};
 use super::phrases::{self, other};
 use tenure_core::{
-    Acquire, Break, Command, Delete, End, Event, Grant, Handle, Hang, Happening, InstanceKey, Lease, LeaseId, Ledger,
-    Name, On, OpDone, Outcome, Put, Ranged, Register, Registered, Renewed, Reply, Revision, Span, Ttl, TxnDone, Which,
+    Acquire, Break, Command, Define, Delete, End, Event, Grant, Handle, Hang, Happening, InstanceKey, Lease, LeaseId,
+    Ledger, Name, On, OpDone, Outcome, Put, Ranged, Register, Registered, Renewed, Reply, Revision, Span, Ttl, TxnDone,
+    Units, Which,
 };
 
 /// What one entry did, on its way to being shown.
@@ -56,12 +57,7 @@ impl Story<'_> {
             (Command::Transfer(transfer), Reply::Seated(_) | Reply::Waiting(_)) => {
                 self.transferred(&transfer.handle.resource, transfer.to, reply)
             }
-            (Command::Define(define), Reply::Defined { capacity }) => {
-                let (resource, capacity) = (define.resource.clone(), *capacity);
-                let told = Happening::Defined { resource: resource.clone(), capacity: define.capacity };
-                let as_before = self.as_before(|what| *what == told);
-                format!("{resource} has {}{as_before}", units(capacity))
-            }
+            (Command::Define(define), Reply::Defined { capacity }) => self.defined(define, *capacity),
             (Command::SetClass(class), Reply::ClassSet) => {
                 let told = Happening::ClassSet { class: class.name.clone() };
                 format!("set{}", self.as_before(|what| *what == told))
@@ -103,6 +99,13 @@ impl Story<'_> {
             (command, reply) => panic!("{command:?} was answered by {reply:?}"),
         };
         vec![line]
+    }
+
+    fn defined(&mut self, define: &Define, capacity: Units) -> String {
+        let resource = define.resource.clone();
+        let told = Happening::Defined { resource: resource.clone(), capacity: define.capacity };
+        let as_before = self.as_before(|what| *what == told);
+        format!("{resource} has {}{as_before}", units(capacity))
     }
 
     /// The lines for the events that no reply told.
