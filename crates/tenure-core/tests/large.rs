@@ -1,8 +1,8 @@
 //! Much at once: what holds for three holds for ten thousand, and every replica does the same, however it came to be.
 
 use crate::support::{
-    acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, renew, restored, tick,
-    units,
+    accepted_by, acquire, acquire_all, acquire_on, entry, force, grant, grant_under, id, name, order, put, renew,
+    restored, tick, units,
 };
 use tenure_core::{
     Applied, Break, Command, Define, Entry, Event, Free, Hang, Happening, Ledger, Mode, Refusal, Reply, Span, Units,
@@ -29,11 +29,7 @@ impl Pair {
 
     /// Commands at one moment, many an entry, each answered with a yes.
     fn all_accepted(&mut self, at_ms: u64, commands: impl IntoIterator<Item = Command>) {
-        let commands: Vec<_> = commands.into_iter().collect();
-        for batch in commands.chunks(limits::COMMANDS_MAX) {
-            let applied = self.apply(&entry(at_ms, batch.to_vec()));
-            assert_eq!(applied.outcomes.iter().find(|outcome| outcome.is_err()), None, "everything is accepted");
-        }
+        accepted_by(|entry| self.apply(entry).outcomes, at_ms, commands);
     }
 
     /// Ticks until nothing is left over, and returns what happened.
@@ -204,27 +200,23 @@ fn a_long_circle() {
     }
 }
 
-/// A search that takes too long is refused, who asks for little in the same entry is not, and the next entry has time
-/// again.
+/// A search goes along everything that a lease waits for. One that takes too long is refused, however often it is asked for.
 #[test]
-fn a_search_for_deadlocks_takes_so_long_and_no_longer() {
-    let (mut ledger, leases) = (Ledger::default(), 3000);
-    let resource = |n: u64| format!("r/{n}");
-    let hold = (1..=leases).map(|n| acquire(n, &resource(n), 60_000));
-    let wait = (1..leases).map(|n| acquire_on(n, &resource(n + 1), Wait::IN_LINE));
-    for command in hold.chain(wait) {
-        order(&mut ledger, 0, command).unwrap();
+fn a_search_for_a_deadlock_takes_so_long_and_no_longer() {
+    let (mut ledger, waiters) = (Ledger::default(), limits::WAITERS_MAX as u64 - 1);
+    // Each of those who wait is reached, and then asked for what it waits for.
+    let (resource, most) = (|n: u64| format!("r/{n}"), limits::CHAIN_STEPS_MAX as u64 / (2 * waiters));
+    order(&mut ledger, 0, grant(1, 600_000)).unwrap();
+    let full = Refusal::Full { what: "steps to look for a deadlock", max: limits::CHAIN_STEPS_MAX };
+    for line in 0..=most {
+        for waiter in 0..=waiters {
+            order(&mut ledger, 0, acquire(10 + line * 100_000 + waiter, &resource(line), 600_000)).unwrap();
+        }
+        let joined = order(&mut ledger, 0, acquire_on(1, &resource(line), Wait::IN_LINE));
+        match line < most {
+            true => assert!(matches!(joined, Ok(Reply::Waiting(_))), "line {line}: {joined:?}"),
+            false => assert_eq!(joined, Err(full.clone())),
+        }
     }
-    let ask = |n: u64| [acquire(10_000 + n, &format!("x/{n}"), 60_000), acquire_on(10_000 + n, "r/1", Wait::IN_LINE)];
-    let little = [acquire(20_000, "y", 60_000), acquire(20_001, "z", 60_000), acquire_on(20_001, "y", Wait::IN_LINE)];
-    let mut applied = ledger.apply(&entry(1, (0..40).flat_map(ask).chain(little).collect()));
-    assert!(
-        matches!(applied.outcomes.pop(), Some(Ok(Reply::Waiting(_)))),
-        "who asks for little need not pay for others"
-    );
-    let refused: Vec<_> = applied.outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    let full = Refusal::Full { what: "steps to look for deadlocks in one entry", max: limits::CHAIN_STEPS_MAX };
-    assert!(!refused.is_empty() && refused.iter().all(|refusal| **refusal == full), "{refused:?}");
-    let [_, wait] = ask(39);
-    assert!(matches!(order(&mut ledger, 1, wait), Ok(Reply::Waiting(_))));
+    assert_eq!(order(&mut ledger, 1, acquire_on(1, &resource(most), Wait::IN_LINE)), Err(full));
 }

@@ -5,6 +5,7 @@ mod bounded_history;
 mod bounded_txn;
 mod contradictions;
 mod damage;
+mod hostile;
 mod keyspace;
 mod large;
 mod limits;

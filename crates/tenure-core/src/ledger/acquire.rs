@@ -9,7 +9,7 @@ use super::seating::{Seating, Waiter};
 use crate::command::{Acquire, On, Wait, Want};
 use crate::event::Event;
 use crate::fence::{Fence, Handle};
-use crate::limits::{CLAIMS_MAX, WAIT_MS_MAX};
+use crate::limits::{CLAIMS_MAX, PLACES_A_LOOK, WAIT_MS_MAX};
 use crate::mode::{Mode, Units};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Outcome, Place, Refusal, Reply, Seat};
@@ -76,7 +76,11 @@ impl Ledger {
         if let On::Given(lease) = acquire.on {
             self.touch(lease);
         }
-        Ok(self.staked(id, &names(&acquire.wants)))
+        let reply = self.staked(id, &names(&acquire.wants));
+        if let Reply::Waiting(place) = &reply {
+            self.work.took(usize::try_from(place.place).expect("a place is at most 1000") / PLACES_A_LOOK);
+        }
+        Ok(reply)
     }
 
     /// What a lease has already of what is asked, if that is all of it. In another mode, or in part, it is refused.
@@ -116,7 +120,7 @@ impl Ledger {
         }
     }
 
-    fn ask<'a>(&self, acquire: &'a Acquire, id: LeaseId) -> Result<Ask<'a>, Refusal> {
+    fn ask<'a>(&mut self, acquire: &'a Acquire, id: LeaseId) -> Result<Ask<'a>, Refusal> {
         let capacities = acquire.wants.iter().map(|want| self.capacity_for(want)).collect::<Result<_, _>>()?;
         if let Wait::InLine { limit: Some(limit) } = acquire.wait
             && acquire.wants.len() > 1
@@ -130,9 +134,14 @@ impl Ledger {
             On::Given(lease) => self.leases[lease].holder.clone(),
         };
         let superseded = match acquire.epoch {
-            Some(epoch) => self.superseded(acquire, id, &holder, epoch)?,
+            Some(epoch) => {
+                self.work.took(self.claims_with_epochs(acquire, &holder));
+                self.superseded(acquire, id, &holder, epoch)?
+            }
             None => Outgoing::default(),
         };
+        // For each of the resources all that goes is looked through.
+        self.work.took(superseded.claims.len() * acquire.wants.len());
         let order_ms = acquire.priority.order_ms(self.now);
         Ok(Ask { acquire, id, holder, order_ms, capacities, superseded })
     }

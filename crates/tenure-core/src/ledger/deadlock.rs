@@ -5,7 +5,7 @@ use super::Ledger;
 use super::line::OrderKey;
 use super::resource::Outgoing;
 use crate::fence::Fence;
-use crate::limits::{CHAIN_SHOWN_MAX, CHAIN_STEPS_EACH, CHAIN_STEPS_MAX};
+use crate::limits::{CHAIN_SHOWN_MAX, CHAIN_STEPS_MAX};
 use crate::mode::Mode;
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::{Occupied, Refusal};
@@ -40,9 +40,20 @@ struct Search {
     next: VecDeque<LeaseId>,
     /// How far into each line everybody was reached, and with them who holds the resource. Nobody looks twice.
     looked: BTreeMap<Name, OrderKey>,
+    /// How many were looked at.
+    steps: usize,
 }
 
 impl Search {
+    /// Counts a look.
+    const fn step(&mut self) -> Result<(), Refusal> {
+        if self.steps == CHAIN_STEPS_MAX {
+            return Err(Refusal::Full { what: "steps to look for a deadlock", max: CHAIN_STEPS_MAX });
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
     fn reach(&mut self, id: LeaseId, from: LeaseId) {
         if let Entry::Vacant(first) = self.from.entry(id) {
             first.insert(from);
@@ -55,25 +66,29 @@ impl Ledger {
     /// Refuses a step that would close a circle.
     pub(super) fn no_deadlock(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         let mut search = Search::default();
-        // Who asks for little is not refused because others in the entry asked for much.
-        self.work.chain_steps = self.work.chain_steps.max(CHAIN_STEPS_EACH);
+        let found = self.search(&mut search, step);
+        self.work.took(search.steps);
+        found
+    }
+
+    fn search(&self, search: &mut Search, step: &Step<'_>) -> Result<(), Refusal> {
         if let Move::Wait(order_ms) = step.makes {
             for name in step.resources {
-                self.reach_blockers(&mut search, step, step.lease, name, (order_ms, u64::MAX))?;
+                self.reach_blockers(search, step, step.lease, name, (order_ms, u64::MAX))?;
             }
         }
-        self.follow(&mut search, step, step.lease)?;
+        self.follow(search, step, step.lease)?;
         while let Some(id) = search.next.pop_front() {
             if id == step.lease {
-                return Err(self.circle(&search, step, search.from[&id]));
+                return Err(self.circle(search, step, search.from[&id]));
             }
-            self.follow(&mut search, step, id)?;
+            self.follow(search, step, id)?;
         }
         Ok(())
     }
 
     /// Reaches all that a lease waits for.
-    fn follow(&mut self, search: &mut Search, step: &Step<'_>, id: LeaseId) -> Result<(), Refusal> {
+    fn follow(&self, search: &mut Search, step: &Step<'_>, id: LeaseId) -> Result<(), Refusal> {
         let Some(lease) = self.leases.get(&id) else { return Ok(()) };
         let arrivals: Vec<_> = lease.index.waits.iter().copied().collect();
         for arrival in arrivals.into_iter().filter(|arrival| !step.gone.has_waiter(*arrival)) {
@@ -96,13 +111,14 @@ impl Ledger {
 
     /// Reaches those who hold a resource, and those who stand before a key in its line.
     fn reach_blockers(
-        &mut self,
+        &self,
         search: &mut Search,
         step: &Step<'_>,
         of: LeaseId,
         name: &Name,
         key: OrderKey,
     ) -> Result<(), Refusal> {
+        search.step()?;
         let Some(resource) = self.resources.get(name) else { return Ok(()) };
         let looked = search.looked.get(name).copied();
         if looked.is_some_and(|looked| looked >= key) {
@@ -114,10 +130,7 @@ impl Ledger {
         let earlier = resource.line.between(looked, key).filter(|(_, arrival)| !step.gone.has_waiter(*arrival));
         let earlier = earlier.map(|(_, arrival)| self.waiters[&arrival].lease);
         for id in stays.chain(earlier) {
-            if self.work.chain_steps == 0 {
-                return Err(Refusal::Full { what: "steps to look for deadlocks in one entry", max: CHAIN_STEPS_MAX });
-            }
-            self.work.chain_steps -= 1;
+            search.step()?;
             search.reach(id, of);
         }
         Ok(())

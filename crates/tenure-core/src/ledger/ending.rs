@@ -129,6 +129,7 @@ impl Ledger {
                 return Reply::Revoked { count, next: Some(name.to_string()) };
             }
             let (name, holders) = (name.clone(), resource.holders.values().copied().collect::<Vec<_>>());
+            self.work.took(holders.len());
             for id in holders {
                 // Its tree may have ended with the one before.
                 let Some(lease) = self.leases.get(&id) else { continue };

@@ -7,6 +7,7 @@ use super::resource::{Claim, Outgoing};
 use crate::command::{Acquire, On};
 use crate::event::{End, Event, Leave};
 use crate::fence::Fence;
+use crate::limits::SUPERSEDED_MAX;
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, LeaseId, Name};
 use crate::reply::Refusal;
@@ -14,6 +15,12 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Ledger {
+    /// How many claims with an epoch a holder has on what it asks for.
+    pub(super) fn claims_with_epochs(&self, acquire: &Acquire, holder: &Holder) -> usize {
+        let wanted = acquire.wants.iter().filter_map(|want| self.resources.get(&want.resource));
+        wanted.filter_map(|resource| resource.epochs.get(holder)).map(BTreeSet::len).sum()
+    }
+
     /// What an acquire in this epoch supersedes; refused if its holder was there in a higher one.
     pub(super) fn superseded(
         &self,
@@ -40,6 +47,9 @@ impl Ledger {
             let mut older: Vec<_> = older.filter(|claim| self.lease_of(*claim, name) != id).collect();
             older.sort_by_key(|claim| self.rank(*claim));
             claims.extend(older.into_iter().map(|claim| (name.clone(), claim)));
+        }
+        if claims.len() > SUPERSEDED_MAX {
+            return Err(Refusal::Full { what: "claims that one acquire supersedes", max: SUPERSEDED_MAX });
         }
         Ok(Outgoing::new(claims))
     }

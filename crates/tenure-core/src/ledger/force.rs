@@ -39,14 +39,20 @@ impl Ledger {
 
     pub(super) fn break_claims(&mut self, order: &Break, events: &mut Vec<Event>) -> Outcome {
         let name = &order.resource;
-        let is_meant = |fence: &Fence| order.fence.is_none_or(|only| only == *fence);
         let resource = self.resources.get(name);
-        let holders = resource.into_iter().flat_map(|it| it.holders.keys().copied());
-        let holders: Vec<_> = holders.filter(is_meant).collect();
+        let holders = resource.map(|it| match order.fence {
+            Some(fence) => it.holders.get_key_value(&fence).map(|(fence, _)| *fence).into_iter().collect(),
+            None => it.holders.keys().copied().collect::<Vec<_>>(),
+        });
+        let holders = holders.unwrap_or_default();
         // Vacating stakes are gone by themselves; only who cannot wait for that has them broken, too.
         let impatient = order.force.free == Free::Now && order.delay == Span::ZERO;
-        let vacating = resource.filter(|_| impatient).into_iter().flat_map(|it| it.vacating.iter().copied());
-        let vacating: Vec<_> = vacating.filter(is_meant).collect();
+        let vacating = resource.filter(|_| impatient).map(|it| match order.fence {
+            Some(fence) => it.vacating.get(&fence).copied().into_iter().collect(),
+            None => it.vacating.iter().copied().collect::<Vec<_>>(),
+        });
+        let vacating = vacating.unwrap_or_default();
+        self.work.took(holders.len() + vacating.len());
         if holders.is_empty() && vacating.is_empty() {
             return Err(match order.fence {
                 Some(fence) => self.stale(&Handle { resource: name.clone(), fence }),

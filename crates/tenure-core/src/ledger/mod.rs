@@ -26,7 +26,7 @@ mod wheel;
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
-use crate::limits::{CHAIN_STEPS_MAX, COUNTER_MAX, ENTRY_CHANGES_MAX, JUDGE_MAX, SCAN_MAX, SWEEP_MAX};
+use crate::limits::{COUNTER_MAX, ENTRY_CHANGES_MAX, ENTRY_STEPS_MAX, JUDGE_MAX, LOOKS_A_THING, SCAN_MAX, SWEEP_MAX};
 use crate::mode::Class;
 use crate::names::{LeaseId, Name};
 use crate::registry::InstanceKey;
@@ -97,28 +97,33 @@ pub struct Ledger {
 /// How much an entry may still do of what one command could otherwise do without end. It begins anew with each entry.
 #[derive(Clone, Debug, Default)]
 struct Work {
-    /// Steps in the search for deadlocks.
-    chain_steps: usize,
+    /// What was looked at or touched beside what changed: holders, waiters, claims and keys. It is counted, and commands stop
+    /// when there is too much of it.
+    steps: usize,
     /// Leases and resources that revokes of many may look at.
     looks: usize,
     /// Things that revokes of many may end.
     ends: usize,
     /// Leases that may be looked at to judge cohorts.
     judges: usize,
-    /// Keys that commands may look at, and bytes that they may answer.
-    keys: keyspace::Room,
+    /// Bytes that commands may answer.
+    answers: keyspace::Room,
 }
 
 impl Work {
     const fn whole() -> Self {
-        let keys = keyspace::Room::whole();
-        Self { chain_steps: CHAIN_STEPS_MAX, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX, keys }
+        let answers = keyspace::Room::whole();
+        Self { steps: 0, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX, answers }
     }
 
     /// How much of it was used.
     const fn used(&self) -> usize {
-        let (chains, looks) = (CHAIN_STEPS_MAX - self.chain_steps, SCAN_MAX - self.looks);
-        chains + looks + (SWEEP_MAX - self.ends) + (JUDGE_MAX - self.judges) + self.keys.used()
+        self.steps + (SCAN_MAX - self.looks) + (SWEEP_MAX - self.ends) + (JUDGE_MAX - self.judges)
+    }
+
+    /// Counts what was looked at or touched. It refuses nothing: the next command may be.
+    const fn took(&mut self, steps: usize) {
+        self.steps = self.steps.saturating_add(steps);
     }
 
     fn may_look(&mut self) -> bool {
@@ -276,12 +281,11 @@ impl Ledger {
         let mut outcomes = self.renewals(&entry.commands);
         self.tell_cleared(&mut events);
         let swept = self.sweep(&mut events);
-        let swept_events = events.len();
+        let before = (events.len(), self.work.used());
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
-            let changes = events.len() - swept_events;
-            outcome.get_or_insert_with(|| match changes < ENTRY_CHANGES_MAX {
-                true => self.command(command, &mut events),
-                false => Err(Refusal::Overloaded { what: "changes made together", max: ENTRY_CHANGES_MAX }),
+            outcome.get_or_insert_with(|| {
+                has_room(events.len() - before.0, self.work.used() - before.1)?;
+                self.command(command, &mut events)
             });
         }
         self.seat_all(&mut events);
@@ -342,8 +346,9 @@ impl Ledger {
             if weight > room && room < SWEEP_MAX || !self.may_judge(self.looks_to_judge(due)) {
                 return Sweep::CutShort;
             }
-            room = room.saturating_sub(weight);
+            let before = self.work.steps;
             self.fall_due(due, events);
+            room = room.saturating_sub(weight + (self.work.steps - before) / LOOKS_A_THING);
         }
         Sweep::Finished
     }
@@ -407,6 +412,17 @@ impl Ledger {
                 what,
             });
         }
+    }
+}
+
+/// Whether an entry whose commands have changed and looked at so much may go on with the next one. One that may not changes
+/// nothing, and the leader proposes it again.
+fn has_room(changes: usize, steps: usize) -> Result<(), Refusal> {
+    let full = |what, max| Err(Refusal::Overloaded { what, max });
+    match (changes < ENTRY_CHANGES_MAX, steps < ENTRY_STEPS_MAX) {
+        (true, true) => Ok(()),
+        (false, _) => full("changes made together", ENTRY_CHANGES_MAX),
+        (true, false) => full("steps of the commands of one entry", ENTRY_STEPS_MAX),
     }
 }
 

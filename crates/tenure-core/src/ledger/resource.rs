@@ -258,6 +258,7 @@ impl Ledger {
     /// Whoever asks for more than there is would block the line for ever.
     fn turn_away_too_big(&mut self, name: &Name, events: &mut Vec<Event>) {
         let resource = &self.resources[name];
+        self.work.took(resource.line.len());
         let asks_too_much = |arrival: &u64| {
             let mut wants = self.waiters[arrival].wants.iter().filter(|(wanted, _)| wanted == name);
             wants.any(|(_, mode)| mode.is_within(resource.capacity, name).is_err())

@@ -9,7 +9,7 @@ use super::wheel::Due;
 use crate::command::{Acquire, Wait};
 use crate::event::{Event, Happening};
 use crate::fence::Fence;
-use crate::limits::{SEAT_MAX, WAIT_MS_DEFAULT, WAIT_MS_MAX};
+use crate::limits::{LOOKS_A_THING, SEAT_MAX, WAIT_MS_DEFAULT, WAIT_MS_MAX};
 use crate::mode::{Epoch, Mode, Priority};
 use crate::names::{Holder, LeaseId, Name};
 use crate::request::Secret;
@@ -160,6 +160,7 @@ impl Ledger {
     /// Tells the living holders of a resource that its line has begun or is gone.
     fn tell_holders(&mut self, name: &Name, tell: impl Fn(&mut Lease, &Name)) {
         let resource = self.resources.get(name).expect("a line is in a resource");
+        self.work.took(resource.holders.len());
         for id in resource.holders.values() {
             // A lease that is just ending has no use for it.
             if let Some(lease) = self.leases.get_mut(id) {
@@ -191,10 +192,11 @@ impl Ledger {
             let waiter = self.waiters.get(&key.1).expect("whoever leaves is looked at no more");
             // A look that seats nobody costs as much as a seat.
             let claims = if self.can_sit(key, waiter) { waiter.wants.len() } else { 0 };
-            room = room.saturating_sub(claims.max(1));
+            let before = self.work.steps;
             if claims > 0 {
                 self.seat_waiter(key.1, events);
             }
+            room = room.saturating_sub(claims.max(1) + (self.work.steps - before) / LOOKS_A_THING);
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod witness;
 pub(crate) mod words;
 
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
+use std::collections::VecDeque;
 use tenure_core::{
     Acquire, Cancel, Command, Entry, Force, Free, Grant, Handle, Hang, Holder, Key, Kind, Leader, LeaseId, Ledger,
     Mode, Moment, Name, Note, On, Outcome, Proof, Put, Refusal, Release, Renew, Renewal, Revoke, Span, Ttl, Units,
@@ -171,12 +172,28 @@ pub(crate) fn refusal(ledger: &mut Ledger, command: Command) -> Refusal {
     refusal
 }
 
-/// Applies commands at one moment, many an entry, and expects a yes to each.
+/// Applies commands at one moment, many an entry, and expects a yes to each. Those that find no room in an entry go into the next.
 pub(crate) fn all_accepted(ledger: &mut Ledger, at_ms: u64, commands: impl IntoIterator<Item = Command>) {
-    let commands: Vec<_> = commands.into_iter().collect();
-    for batch in commands.chunks(limits::COMMANDS_MAX) {
-        let applied = ledger.apply(&entry(at_ms, batch.to_vec()));
-        let refused = applied.outcomes.iter().find(|outcome| outcome.is_err());
-        assert_eq!(refused, None, "within the limits everything is accepted");
+    let apply = |entry: &Entry| ledger.apply(entry).outcomes;
+    accepted_by(apply, at_ms, commands);
+}
+
+/// The same with another way to apply an entry.
+pub(crate) fn accepted_by(
+    mut apply: impl FnMut(&Entry) -> Vec<Outcome>,
+    at_ms: u64,
+    commands: impl IntoIterator<Item = Command>,
+) {
+    let mut waiting: VecDeque<Command> = commands.into_iter().collect();
+    while !waiting.is_empty() {
+        let entry = entry(at_ms, waiting.drain(..waiting.len().min(limits::COMMANDS_MAX)).collect());
+        let outcomes = apply(&entry);
+        for (command, outcome) in entry.commands.into_iter().zip(outcomes).rev() {
+            match outcome {
+                Ok(_) => {}
+                Err(Refusal::Overloaded { .. }) => waiting.push_front(command),
+                Err(refusal) => panic!("within the limits everything is accepted: {refusal:?}"),
+            }
+        }
     }
 }

@@ -1,40 +1,32 @@
 //! How many keys a command may look at, and how many bytes it may answer. Both are counted before anything is changed, and
-//! alike on every node, whether or not it sends the answer to anybody.
+//! alike on every node, whether or not it sends the answer to a client.
 
-use crate::limits::{
-    ENTRY_ANSWER_BYTES_MAX, ENTRY_KEYS_MAX, TXN_BYTES_EACH, TXN_BYTES_MAX, TXN_KEYS_EACH, TXN_KEYS_MAX,
-};
+use crate::limits::{ENTRY_ANSWER_BYTES_MAX, TXN_BYTES_EACH, TXN_BYTES_MAX, TXN_KEYS_MAX};
 use crate::reply::Refusal;
 
-/// What one entry may still look at and answer.
+/// What one entry may still answer.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct Room {
-    keys: usize,
     bytes: usize,
 }
 
 impl Room {
     pub(in crate::ledger) const fn whole() -> Self {
-        Self { keys: ENTRY_KEYS_MAX, bytes: ENTRY_ANSWER_BYTES_MAX }
+        Self { bytes: ENTRY_ANSWER_BYTES_MAX }
     }
 
-    /// How many keys were looked at.
-    pub(in crate::ledger) const fn used(&self) -> usize {
-        ENTRY_KEYS_MAX - self.keys
-    }
-
-    /// What the next command may look at and answer. Each has a little in any case, so that ordinary commands are not
+    /// What the next command may look at and answer. It may answer a little in any case, so that ordinary commands are not
     /// refused because of a large one before them.
     pub(super) fn budget(&self) -> Budget {
-        let keys = Allowance::new("keys that one transaction looks at", self.keys.max(TXN_KEYS_EACH), TXN_KEYS_MAX);
+        let keys = Allowance::new("keys that one transaction looks at", TXN_KEYS_MAX, TXN_KEYS_MAX);
         let bytes = Allowance::new("bytes that one transaction answers", self.bytes.max(TXN_BYTES_EACH), TXN_BYTES_MAX);
         Budget { keys, bytes }
     }
 
-    /// Takes off what a command used, also one that was refused.
-    pub(super) const fn settle(&mut self, budget: &Budget) {
-        self.keys = self.keys.saturating_sub(budget.keys.used);
+    /// Takes off what a command answers, also one that was refused. Returns how many keys it looked at.
+    pub(super) const fn settle(&mut self, budget: &Budget) -> usize {
         self.bytes = self.bytes.saturating_sub(budget.bytes.used);
+        budget.keys.used
     }
 }
 

@@ -201,9 +201,10 @@ impl Ledger {
     }
 
     pub(super) fn delete(&mut self, delete: &Delete, events: &mut Vec<Event>) -> Outcome {
-        let mut budget = self.work.keys.budget();
+        let mut budget = self.work.answers.budget();
         let found = self.keyspace.to_delete(&delete.keys, 0, &mut budget);
-        self.work.keys.settle(&budget);
+        let looked = self.work.answers.settle(&budget);
+        self.work.took(looked);
         let keys: BTreeSet<Key> = found?.into_iter().map(|(key, _)| key.clone()).collect();
         if !keys.is_empty() {
             for key in &keys {

@@ -27,9 +27,10 @@ struct Doing {
 
 impl Ledger {
     pub(in crate::ledger) fn txn(&mut self, txn: &Txn, events: &mut Vec<Event>) -> Outcome {
-        let mut budget = self.work.keys.budget();
+        let mut budget = self.work.answers.budget();
         let path = self.plan(txn, &mut budget);
-        self.work.keys.settle(&budget);
+        let looked = self.work.answers.settle(&budget);
+        self.work.took(looked);
         let mut doing = Doing { path: path?.into_iter(), began: self.keyspace.revision, happenings: Vec::new() };
         let done = self.do_txn(txn, &mut doing);
         if !doing.happenings.is_empty() {
@@ -202,10 +203,11 @@ impl Keyspace {
         budget: &mut Budget,
     ) -> Result<Vec<(&'a Key, &'a KeyValue)>, Refusal> {
         let found: Vec<_> = self.living(keys).take(DELETED_MAX - before + 1).collect();
+        // What is refused was looked at, too.
+        found.iter().try_for_each(|_| budget.look())?;
         if before + found.len() > DELETED_MAX {
             return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
         }
-        found.iter().try_for_each(|_| budget.look())?;
         Ok(found)
     }
 
