@@ -8,6 +8,8 @@ mod machine;
 mod mark;
 mod members;
 mod peers;
+#[cfg(test)]
+mod races;
 mod reads;
 mod remains;
 mod shelf;

@@ -33,8 +33,7 @@ impl Shelf {
 
     /// The newest snapshot, if there is one. A damaged one is refused, and named.
     pub(crate) fn load(&self) -> io::Result<Option<Snapshot>> {
-        let Some(name) = self.names()?.pop() else { return Ok(None) };
-        let bytes = self.disk.read(&name)?;
+        let Some((name, bytes)) = self.newest()? else { return Ok(None) };
         read(&bytes).map(Some).map_err(|why| {
             let text = format!(
                 "snapshot {name} is damaged: {why}. Going on could lose acknowledged leases. Keep the file for \
@@ -42,6 +41,24 @@ impl Shelf {
             );
             io::Error::new(io::ErrorKind::InvalidData, text)
         })
+    }
+
+    /// The newest file. A save may put a newer one in its place between a look at the names and the read.
+    fn newest(&self) -> io::Result<Option<(String, Vec<u8>)>> {
+        let mut names = self.names()?;
+        while let Some(name) = names.pop() {
+            match self.disk.read(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let now = self.names()?;
+                    if now.last() == Some(&name) {
+                        return Err(error);
+                    }
+                    names = now;
+                }
+                bytes => return bytes.map(|bytes| Some((name, bytes))),
+            }
+        }
+        Ok(None)
     }
 
     /// Puts a snapshot of everything up to `index` in place of all others. It is durable when this returns.

@@ -56,6 +56,22 @@ struct Held {
     location: Option<Location>,
 }
 
+/// Where an entry was found.
+enum Found {
+    Cached(RaftEntry),
+    OnDisk(Location),
+}
+
+impl Held {
+    fn found(&self) -> Found {
+        match (&self.cached, self.location) {
+            (Some(entry), _) => Found::Cached(entry.clone()),
+            (None, Some(location)) => Found::OnDisk(location),
+            (None, None) => unreachable!("an entry is in memory until the disk has it"),
+        }
+    }
+}
+
 struct Write {
     what: What,
     done: Done,
@@ -224,6 +240,11 @@ impl Tail {
     fn last(&self) -> Option<RaftLogId> {
         let entry = self.entries.last_key_value();
         entry.map(|(index, held)| RaftLogId::new_term_index(held.term, *index)).or(self.purged)
+    }
+
+    /// Whether the log still holds this entry at this place.
+    fn is_at(&self, location: &Location) -> bool {
+        self.entries.get(&location.index).is_some_and(|held| held.location.as_ref() == Some(location))
     }
 
     /// Notes where the disk has an entry. One that was truncated meanwhile is not there any more.
@@ -409,10 +430,6 @@ impl RaftLogReader<Types> for Store {
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
-        enum Found {
-            Cached(RaftEntry),
-            OnDisk(Location),
-        }
         let empty = match (range.start_bound(), range.end_bound()) {
             (Bound::Included(from), Bound::Excluded(to)) => from >= to,
             _ => false,
@@ -420,21 +437,20 @@ impl RaftLogReader<Types> for Store {
         if empty {
             return Ok(Vec::new());
         }
-        let found: Vec<Found> = self
-            .tail()
-            .entries
-            .range(range)
-            .map(|(_, held)| match (&held.cached, held.location) {
-                (Some(entry), _) => Found::Cached(entry.clone()),
-                (None, Some(location)) => Found::OnDisk(location),
-                (None, None) => unreachable!("an entry is in memory until the disk has it"),
-            })
-            .collect();
-        let entries = found.into_iter().map(|found| match found {
-            Found::Cached(entry) => Ok(entry),
-            Found::OnDisk(location) => self.read(&location),
-        });
-        entries.collect()
+        loop {
+            let found: Vec<Found> = self.tail().entries.range(range.clone()).map(|(_, held)| held.found()).collect();
+            let entries = found.into_iter().map(|found| match found {
+                Found::Cached(entry) => Ok(Some(entry)),
+                Found::OnDisk(location) => match self.read(&location) {
+                    // A purge deletes files under a read. What the log holds since is read instead.
+                    Err(_) if !self.tail().is_at(&location) => Ok(None),
+                    entry => entry.map(Some),
+                },
+            });
+            if let Some(entries) = entries.collect::<io::Result<Option<Vec<_>>>>()? {
+                return Ok(entries);
+            }
+        }
     }
 
     async fn read_vote(&mut self) -> Result<Option<RaftVote>, io::Error> {
