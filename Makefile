@@ -73,13 +73,14 @@ fuzz-http: programs
 	@bash scripts/need-python schemathesis $(SCHEMATHESIS_VERSION) $(TOOLS)/python
 	@bash scripts/fuzz-http $(CASES) $(TOOLS)
 
-# Formatting, lints, each feature off (examples are named so that dependencies keep their features), licences, banned crates, laws. Nothing here changes a file of the project.
+# Formatting, lints, each feature off (examples are named so that dependencies keep their features), licences, banned crates, known vulnerabilities, laws. Nothing here changes a file of the project.
 check: $(DENY)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --bins --examples --no-default-features --features tenure-cli/otlp -- -D warnings
 	$(CARGO) clippy --workspace --bins --examples --no-default-features --features tenure-cli/tui -- -D warnings
 	$(DENY) --log-level error check bans licenses sources
+	@bash scripts/advisories $(DENY)
 	@bash scripts/laws
 
 # The pages of the crates, without a broken link.
@@ -94,7 +95,7 @@ fix:
 proto:
 	TENURE_WRITE_PROTOS=1 $(CARGO) test --workspace --test protos
 
-# Needs the network: the list of known vulnerabilities.
+# All that the list of known vulnerabilities says. It has to be fetched.
 audit: $(DENY)
 	$(DENY) check advisories
 
