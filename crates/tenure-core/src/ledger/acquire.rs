@@ -133,6 +133,7 @@ impl Ledger {
             Some(epoch) => self.superseded(acquire, id, &holder, epoch)?,
             None => Outgoing::default(),
         };
+        self.may_supersede(&superseded)?;
         let order_ms = acquire.priority.order_ms(self.now);
         Ok(Ask { acquire, id, holder, order_ms, capacities, superseded })
     }
