@@ -4,6 +4,7 @@
 use super::fresh::Freshness;
 use super::look::{instance, key, lease, past, resource};
 use super::unready;
+use crate::access::Caller;
 use crate::cluster::CannotChange;
 use crate::lessor::Unready;
 use crate::node::Node;
@@ -18,17 +19,28 @@ use tenure_api::{
     BadRequest, Code, failure, read_handle, read_instance, read_key, read_lease, read_name, read_request, v1,
     write_outcome,
 };
-use tenure_core::{InstanceKey, LeaseId, Ledger, Moment, Refusal};
+use tenure_core::{Command, InstanceKey, Keys, Lease, LeaseId, Ledger, Moment, Outcome, Refusal};
 
 #[derive(Clone)]
 pub(crate) struct Desk {
     node: Node,
     fresh: Arc<Freshness>,
+    /// In whose name it orders and looks.
+    caller: Caller,
 }
 
 impl Desk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, fresh: Arc::default() }
+        Self { node, fresh: Arc::default(), caller: Caller::default() }
+    }
+
+    /// The same desk for a caller.
+    pub(crate) fn of(&self, caller: Caller) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    pub(super) const fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -44,7 +56,13 @@ impl Desk {
     pub(crate) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
         let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
         let request = v1::Request { id: 0, body: Some(ask) };
-        let answer = self.node.forward(leader, request).await.map_err(|not_yet| unready(&not_yet))?;
+        if self.caller.is_limited() {
+            // The leader trusts the node that passes a request on, so names are compared here.
+            let command = read_request(request.body.clone(), &|| self.node.draw_lease()).map_err(bad)?;
+            self.caller.may_order(&command)?;
+        }
+        let answer =
+            self.node.forward(leader, request, self.caller.actor()).await.map_err(|not_yet| unready(&not_yet))?;
         match answer.body {
             Some(Tell::Failure(failure)) => Err(failure),
             Some(tell) => Ok(tell),
@@ -55,11 +73,22 @@ impl Desk {
     /// Orders what one request asks for, at this node.
     pub(crate) async fn order_here(&self, ask: Ask) -> Result<Tell, Failure> {
         let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
-        let outcome = self.node.order(command).await.map_err(|not_yet| unready(&not_yet))?;
+        let outcome = self.command(command).await?;
         match write_outcome(&outcome) {
             Tell::Failure(failure) => Err(failure),
             tell => Ok(tell),
         }
+    }
+
+    /// Orders a command at this node, in the name of the caller.
+    pub(super) async fn command(&self, command: Command) -> Result<Outcome, Failure> {
+        self.caller.may_order(&command)?;
+        self.node.order(self.caller.sign(command)).await.map_err(|not_yet| unready(&not_yet))
+    }
+
+    /// Whether the caller may discover a service, or the services under a prefix.
+    pub(super) fn may_discover(&self, service: &str, prefix: &str) -> Result<(), Failure> {
+        if service.is_empty() { self.caller.may_list(prefix) } else { self.caller.may_use(service) }
     }
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
@@ -72,23 +101,30 @@ impl Desk {
 
     pub(super) async fn verify(&self, request: &v1::VerifyRequest) -> Result<v1::VerifyReply, Failure> {
         let handle = read_handle(&request.handle).map_err(bad)?;
+        self.caller.may_use(handle.resource.as_str())?;
         self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?.map_err(refused)
     }
 
     pub(super) async fn show(&self, request: &v1::ShowRequest) -> Result<v1::ShowReply, Failure> {
         let name = read_name(&request.resource).map_err(bad)?;
+        self.caller.may_use(name.as_str())?;
         self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await
     }
 
     pub(super) async fn show_lease(&self, request: v1::ShowLeaseRequest) -> Result<v1::ShowLeaseReply, Failure> {
         let id = read_lease(request.lease).map_err(bad)?;
-        self.read(request.stale, |ledger, now| lease::show(ledger, id, now)).await?.map_err(refused)
+        let look = |ledger: &Ledger, now| {
+            self.caller.may_see_lease(ledger.lease(id).and_then(Lease::owner))?;
+            lease::show(ledger, id, now).map_err(refused)
+        };
+        self.read(request.stale, look).await?
     }
 
     pub(super) async fn list_resources(
         &self,
         request: &v1::ListResourcesRequest,
     ) -> Result<v1::ListResourcesReply, Failure> {
+        self.caller.may_list(&request.prefix)?;
         self.read(request.stale, |ledger, now| resource::list(ledger, request, now)).await
     }
 
@@ -103,16 +139,19 @@ impl Desk {
 
     pub(super) async fn get_key(&self, request: &v1::GetKeyRequest) -> Result<v1::GetKeyReply, Failure> {
         let key = read_key(&request.key).map_err(bad)?;
+        self.caller.may_use_key(&key)?;
         self.read(request.stale, |ledger, _| key::get(ledger, &key)).await
     }
 
     pub(super) async fn list_keys(&self, request: &v1::ListKeysRequest) -> Result<v1::ListKeysReply, Failure> {
+        self.caller.may_use_keys(&Keys::Prefix(request.prefix.as_slice().into()))?;
         self.read(request.stale, |ledger, _| key::list(ledger, request)).await
     }
 
     pub(super) async fn discover(&self, request: &v1::DiscoverRequest) -> Result<v1::DiscoverReply, Failure> {
         let wanted = instance::Wanted::read(request).map_err(bad)?;
         let from = instance::read_from(&request.from).map_err(bad)?;
+        self.may_discover(&request.service, &request.service_prefix)?;
         let page = (from.as_ref(), request.limit);
         self.read(request.stale, |ledger, now| instance::discover(ledger, &wanted, page, now)).await
     }
@@ -122,11 +161,13 @@ impl Desk {
         request: &v1::ShowInstanceRequest,
     ) -> Result<v1::ShowInstanceReply, Failure> {
         let key = read_instance(&request.service, &request.id).map_err(bad)?;
+        self.caller.may_use(key.service.as_str())?;
         self.read(request.stale, |ledger, now| instance::show(ledger, &key, now)).await?.map_err(refused)
     }
 
     /// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
     pub(super) async fn lease_of(&self, key: &InstanceKey, named: (u64, u64), stale: bool) -> Result<LeaseId, Failure> {
+        self.caller.may_use(key.service.as_str())?;
         self.read(stale, |ledger, _| instance::lease_of(ledger, key, named)).await?.map_err(refused)
     }
 
@@ -134,11 +175,16 @@ impl Desk {
         &self,
         request: &v1::ListServicesRequest,
     ) -> Result<v1::ListServicesReply, Failure> {
+        self.caller.may_list(&request.prefix)?;
         self.read(request.stale, |ledger, now| instance::services(ledger, request, now)).await
     }
 
     pub(super) async fn history(&self, request: &v1::HistoryRequest) -> Result<v1::HistoryReply, Failure> {
         let wanted = past::Wanted::read(request).map_err(bad)?;
+        match request.resource.as_str() {
+            "" => self.caller.may_list(&request.prefix)?,
+            name => self.caller.may_use(name)?,
+        }
         self.read(request.stale, |ledger, now| past::history(ledger, request, &wanted, now)).await
     }
 

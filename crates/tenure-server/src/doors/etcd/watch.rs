@@ -156,6 +156,7 @@ impl Watching {
         if !asked.range_end.is_empty() && asked.range_end != b"\0" && key >= &asked.range_end[..] {
             return Err("mvcc: watcher range is empty".into());
         }
+        self.desk.may_see(&keys).map_err(|fault| fault.text)?;
         if self.watchers.len() >= BELLS_PER_WATCH_MAX {
             return Err(format!("tenure: a stream has at most {BELLS_PER_WATCH_MAX} watchers"));
         }
