@@ -2,10 +2,12 @@
 //! key may end, the ledger decides.
 
 use super::key::ApiKey;
+use super::usage::WatchRoom;
 use crate::peers::v1 as peer;
 use axum::http::Extensions;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::Failure;
 use tenure_core::{Actor, ApiKeyName, Command, Compare, Key, Keys, Op, Reach, Txn};
@@ -63,6 +65,32 @@ impl Caller {
             Some(actor) => command.sent_with(actor.clone()),
             None => command,
         }
+    }
+
+    /// Counts a request that neither keeps nor gives back, if the key has a limit of requests.
+    pub(crate) fn take_request(&self, now: Duration) -> Result<(), Failure> {
+        let Some(key) = &self.key else { return Ok(()) };
+        let Some(limit) = key.rights.requests else { return Ok(()) };
+        key.usage.take_request(limit, now).map_err(|after| {
+            let name = &key.name;
+            let message = format!(
+                "the API key {name} may make {limit} requests a second, and has made them; nothing was changed; ask again a \
+                 little later"
+            );
+            let retry_after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
+            Failure { code: Code::Overloaded.text().into(), message, retry_after_ms, ..Failure::default() }
+        })
+    }
+
+    /// Counts a watch until the room is dropped.
+    pub(crate) fn take_watcher(&self) -> Result<WatchRoom, Failure> {
+        let Some(key) = &self.key else { return Ok(WatchRoom::default()) };
+        key.usage.take_watcher(key.rights.watchers).ok_or_else(|| {
+            let (name, most) = (&key.name, key.rights.watchers.unwrap_or_default());
+            let message =
+                format!("the API key {name} may have {most} watches open on a node, and has them; nothing was changed");
+            Failure { code: Code::TooMany.text().into(), message, max: most.into(), ..Failure::default() }
+        })
     }
 
     fn prefixes(&self) -> &[String] {

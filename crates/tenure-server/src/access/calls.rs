@@ -33,17 +33,36 @@ pub(crate) enum Scope {
 pub(crate) struct Rule {
     pub(crate) need: Need,
     pub(crate) scope: Scope,
+    pub(crate) counts: Counts,
+}
+
+/// What a call counts as, for the limits of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// A request.
+    Request,
+    /// A request that opens a watch.
+    Watch,
+    /// Nothing: it keeps or gives back what is held, so that no key loses a lease by its limit; or what it carries is counted.
+    Nothing,
 }
 
 impl Rule {
     /// Open to everybody.
-    pub(crate) const OPEN: Self = Self { need: Need::Nothing, scope: Scope::Nameless };
-    const READ: Self = Self { need: Need::Read, scope: Scope::Names };
-    const READ_NAMELESS: Self = Self { need: Need::Read, scope: Scope::Nameless };
-    const READ_WHOLE: Self = Self { need: Need::Read, scope: Scope::Whole };
-    const HOLD: Self = Self { need: Need::Hold, scope: Scope::Names };
-    const DEFINE: Self = Self { need: Need::Full, scope: Scope::Names };
-    const FULL: Self = Self { need: Need::Full, scope: Scope::Whole };
+    pub(crate) const OPEN: Self = Self::new(Need::Nothing, Scope::Nameless);
+    const READ: Self = Self::new(Need::Read, Scope::Names);
+    const WATCH: Self = Self { counts: Counts::Watch, ..Self::READ };
+    const READ_NAMELESS: Self = Self::new(Need::Read, Scope::Nameless);
+    const READ_WHOLE: Self = Self::new(Need::Read, Scope::Whole);
+    const HOLD: Self = Self::new(Need::Hold, Scope::Names);
+    /// It keeps or gives back what is held.
+    const KEEP: Self = Self { counts: Counts::Nothing, ..Self::HOLD };
+    const DEFINE: Self = Self::new(Need::Full, Scope::Names);
+    const FULL: Self = Self::new(Need::Full, Scope::Whole);
+
+    const fn new(need: Need, scope: Scope) -> Self {
+        Self { need, scope, counts: Counts::Request }
+    }
 
     /// Whether a key of this role may make the call at all.
     pub(crate) const fn allows(self, role: Role) -> bool {
@@ -54,16 +73,16 @@ impl Rule {
     }
 }
 
-/// The calls of `tenure.v1.Tenure`. What a stream carries is compared message by message.
+/// The calls of `tenure.v1.Tenure`. What a stream carries is compared and counted message by message.
 const NATIVE: &[(&str, Rule)] = &[
-    ("Stream", Rule::HOLD),
+    ("Stream", Rule::KEEP),
     ("Grant", Rule::HOLD),
     ("Acquire", Rule::HOLD),
-    ("Renew", Rule::HOLD),
-    ("RenewHandle", Rule::HOLD),
-    ("Release", Rule::HOLD),
-    ("ReleaseLease", Rule::HOLD),
-    ("Cancel", Rule::HOLD),
+    ("Renew", Rule::KEEP),
+    ("RenewHandle", Rule::KEEP),
+    ("Release", Rule::KEEP),
+    ("ReleaseLease", Rule::KEEP),
+    ("Cancel", Rule::KEEP),
     ("Revoke", Rule::HOLD),
     ("BreakClaims", Rule::HOLD),
     ("Transfer", Rule::HOLD),
@@ -94,8 +113,8 @@ const NATIVE: &[(&str, Rule)] = &[
     ("ShowLease", Rule::READ),
     ("Status", Rule::READ_NAMELESS),
     ("Verify", Rule::READ),
-    ("Watch", Rule::READ),
-    ("WatchInstances", Rule::READ),
+    ("Watch", Rule::WATCH),
+    ("WatchInstances", Rule::WATCH),
 ];
 
 const NATIVE_SERVICE: &str = "/tenure.v1.Tenure/";
@@ -106,7 +125,8 @@ const REFLECTION: &str = "/grpc.reflection.";
 const XDS: [&str; 2] =
     ["/envoy.service.discovery.v3.AggregatedDiscoveryService/", "/envoy.service.endpoint.v3.EndpointDiscoveryService/"];
 
-/// The calls of etcd, over gRPC and as JSON. A transaction may write, so a key that may only read makes none.
+/// The calls of etcd, over gRPC and as JSON. A transaction may write, so a key that may only read makes none. The watches of a
+/// stream are counted one by one.
 const ETCD: &[(&str, Rule)] = &[
     ("Auth/Authenticate", Rule::OPEN),
     ("KV/Range", Rule::READ),
@@ -118,18 +138,18 @@ const ETCD: &[(&str, Rule)] = &[
     ("Maintenance/HashKV", Rule::READ_WHOLE),
     ("Auth/AuthStatus", Rule::READ_NAMELESS),
     ("Election/Leader", Rule::READ),
-    ("Election/Observe", Rule::READ),
+    ("Election/Observe", Rule::WATCH),
     ("KV/Put", Rule::HOLD),
     ("KV/DeleteRange", Rule::HOLD),
     ("KV/Txn", Rule::HOLD),
     ("Lease/LeaseGrant", Rule::HOLD),
-    ("Lease/LeaseRevoke", Rule::HOLD),
-    ("Lease/LeaseKeepAlive", Rule::HOLD),
+    ("Lease/LeaseRevoke", Rule::KEEP),
+    ("Lease/LeaseKeepAlive", Rule::KEEP),
     ("Lock/Lock", Rule::HOLD),
-    ("Lock/Unlock", Rule::HOLD),
+    ("Lock/Unlock", Rule::KEEP),
     ("Election/Campaign", Rule::HOLD),
     ("Election/Proclaim", Rule::HOLD),
-    ("Election/Resign", Rule::HOLD),
+    ("Election/Resign", Rule::KEEP),
     // Named so that the test knows them: they are administration.
     ("KV/Compact", Rule::FULL),
     ("Cluster/MemberAdd", Rule::FULL),
@@ -151,9 +171,9 @@ const HTTP: &[(&[Method], Path, Rule)] = &[
     (&[Method::GET], Path::Is("/metrics"), Rule::READ_NAMELESS),
     (&[Method::GET], Path::Is("/openapi.json"), Rule::READ_NAMELESS),
     (&[Method::POST], Path::Is("/v1/acquire"), Rule::HOLD),
-    (&[Method::POST], Path::Is("/v1/renew"), Rule::HOLD),
-    (&[Method::POST], Path::Is("/v1/release"), Rule::HOLD),
-    (&[Method::POST], Path::Is("/v1/cancel"), Rule::HOLD),
+    (&[Method::POST], Path::Is("/v1/renew"), Rule::KEEP),
+    (&[Method::POST], Path::Is("/v1/release"), Rule::KEEP),
+    (&[Method::POST], Path::Is("/v1/cancel"), Rule::KEEP),
     (&[Method::POST], Path::Is("/v1/break"), Rule::HOLD),
     (&[Method::POST], Path::Is("/v1/transfer"), Rule::HOLD),
     (&[Method::GET], Path::Is("/v1/verify"), Rule::READ),
@@ -162,9 +182,9 @@ const HTTP: &[(&[Method], Path, Rule)] = &[
     (&[Method::PUT, Method::DELETE], Path::Under("/v1/resources/"), Rule::DEFINE),
     (&[Method::GET], Path::Is("/v1/leases"), Rule::READ_WHOLE),
     (&[Method::POST], Path::Is("/v1/leases"), Rule::HOLD),
-    (&[Method::POST], Path::Is("/v1/leases/renew"), Rule::HOLD),
+    (&[Method::POST], Path::Is("/v1/leases/renew"), Rule::KEEP),
     (&[Method::GET], Path::Under("/v1/leases/"), Rule::READ),
-    (&[Method::DELETE], Path::Under("/v1/leases/"), Rule::HOLD),
+    (&[Method::DELETE], Path::Under("/v1/leases/"), Rule::KEEP),
     (&[Method::POST], Path::Is("/v1/revoke"), Rule::HOLD),
     (&[Method::GET], Path::Is("/v1/classes"), Rule::READ_NAMELESS),
     (&[Method::PUT], Path::Under("/v1/classes/"), Rule::FULL),
@@ -173,15 +193,15 @@ const HTTP: &[(&[Method], Path, Rule)] = &[
     (&[Method::GET], Path::Under("/v1/keys/"), Rule::READ),
     (&[Method::PUT, Method::DELETE], Path::Under("/v1/keys/"), Rule::HOLD),
     (&[Method::GET], Path::Is("/v1/history"), Rule::READ),
-    (&[Method::GET], Path::Is("/v1/watch"), Rule::READ),
+    (&[Method::GET], Path::Is("/v1/watch"), Rule::WATCH),
     (&[Method::GET], Path::Is("/v1/instances"), Rule::READ),
     (&[Method::GET], Path::Under("/v1/instances/"), Rule::READ),
     (&[Method::PUT, Method::PATCH, Method::DELETE], Path::Under("/v1/instances/"), Rule::HOLD),
-    (&[Method::PUT], Path::Under("/v1/heartbeat/"), Rule::HOLD),
+    (&[Method::PUT], Path::Under("/v1/heartbeat/"), Rule::KEEP),
     (&[Method::PUT], Path::Under("/v1/health/"), Rule::HOLD),
     (&[Method::PUT, Method::DELETE], Path::Under("/v1/drain/"), Rule::HOLD),
     (&[Method::GET], Path::Is("/v1/services"), Rule::READ),
-    (&[Method::GET], Path::Is("/v1/watch/instances"), Rule::READ),
+    (&[Method::GET], Path::Is("/v1/watch/instances"), Rule::WATCH),
     (&[Method::GET], Path::Is("/v1/prometheus/targets"), Rule::READ),
     (&[Method::GET], Path::Is("/v1/status"), Rule::READ_NAMELESS),
     (&[Method::GET], Path::Is("/v1/cluster/members"), Rule::READ_WHOLE),
@@ -224,7 +244,7 @@ pub(crate) fn of_grpc(path: &str) -> Rule {
         Some((_, rule)) => *rule,
         None if path.starts_with(HEALTH) => Rule::OPEN,
         None if path.starts_with(REFLECTION) => Rule::READ_NAMELESS,
-        None if XDS.iter().any(|calls| path.starts_with(calls)) => Rule::READ,
+        None if XDS.iter().any(|calls| path.starts_with(calls)) => Rule::WATCH,
         None => Rule::FULL,
     }
 }

@@ -1,5 +1,6 @@
 //! API keys as the key file has them: each by its hash, its role, its prefixes and its limits. No secret is kept.
 
+use super::usage::Usage;
 use crate::limits::{API_KEY_PREFIX_BYTES_MAX, API_KEY_PREFIXES_MAX, API_KEYS_MAX, KEY_LIMIT_MAX};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -117,6 +118,7 @@ impl fmt::Display for KeyRights {
 pub(crate) struct ApiKey {
     pub(crate) name: ApiKeyName,
     pub(crate) rights: KeyRights,
+    pub(super) usage: Arc<Usage>,
     hash: Hash,
 }
 
@@ -173,7 +175,17 @@ impl ApiKeys {
         self.keys.get(found as usize)
     }
 
-    /// What has become of a key: the line with its hash.
+    /// The same keys, of which those that were there before go on with what they use of their limits.
+    pub(super) fn going_on(mut self, before: &Self) -> Self {
+        for key in &mut self.keys {
+            if let Some(before) = before.again(key) {
+                *key = Arc::new(ApiKey { usage: before.usage.clone(), ..(**key).clone() });
+            }
+        }
+        self
+    }
+
+    /// What has become of a key: the line with its name and hash.
     pub(super) fn again(&self, key: &ApiKey) -> Option<&Arc<ApiKey>> {
         self.keys.iter().find(|other| other.hash == key.hash && other.name == key.name)
     }
@@ -195,7 +207,7 @@ impl ApiKey {
             hash.strip_prefix("sha256:").and_then(read_hex).ok_or("its hash is not sha256: and 64 hex digits")?;
         let mut rights = KeyRights::from(role);
         options.iter().try_for_each(|option| rights.read(option))?;
-        Ok(Self { name, rights, hash })
+        Ok(Self { name, rights, usage: Arc::default(), hash })
     }
 
     /// With what its commands are logged. A key that may only read sends none, and would end nothing of others.

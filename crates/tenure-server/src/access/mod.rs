@@ -4,10 +4,12 @@
 mod caller;
 mod calls;
 mod key;
+mod usage;
 
 pub(crate) use caller::Caller;
-pub(crate) use calls::{Need, Rule, of_etcd, of_grpc, of_http};
+pub(crate) use calls::{Counts, Need, Rule, of_etcd, of_grpc, of_http};
 pub use key::{ApiKeys, BadLine, KeyRights, Role, draw_api_key};
+pub(crate) use usage::WatchRoom;
 
 use caller::denied;
 use calls::Scope;
@@ -33,7 +35,7 @@ impl Access {
     /// From now on lets in these keys instead. Streams of keys that are gone, or whose rights have changed, end.
     pub fn replace(&self, keys: ApiKeys) {
         if let Some(known) = &self.keys {
-            known.send_replace(keys);
+            known.send_modify(|before| *before = keys.going_on(before));
         }
     }
 

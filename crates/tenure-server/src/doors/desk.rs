@@ -267,3 +267,61 @@ fn bad(bad: BadRequest) -> Failure {
 fn refused(refusal: Refusal) -> Failure {
     failure(&refusal)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{ApiKeys, KeyRights, Role, draw_api_key, of_grpc};
+    use crate::cluster::tests::{Room, leader, open};
+    use crate::disk::MemoryDisk;
+
+    fn caller(name: &str, rights: KeyRights) -> Caller {
+        let (secret, line) = draw_api_key(name, rights).unwrap();
+        let access = crate::access::Access::by(ApiKeys::parse(&line).unwrap());
+        access.admit(Some(secret.as_bytes()), of_grpc("/tenure.v1.Tenure/Acquire"), None).unwrap()
+    }
+
+    fn acquire(resource: &str, lease: u64) -> Ask {
+        let grant =
+            v1::GrantRequest { lease, holder: "h".into(), ttl_ms: 60_000, request: 1, ..v1::GrantRequest::default() };
+        Ask::Acquire(v1::AcquireRequest {
+            resource: resource.into(),
+            grant: Some(grant),
+            ..v1::AcquireRequest::default()
+        })
+    }
+
+    fn release(lease: u64) -> Ask {
+        Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease, ..v1::ReleaseLeaseRequest::default() })
+    }
+
+    /// A follower looks at the key, and the leader decides by it as if it had been asked itself.
+    #[tokio::test(start_paused = true)]
+    async fn follower_passes_the_key_on() {
+        let (room, disk) = (Room::default(), MemoryDisk::new);
+        let mut nodes = Vec::new();
+        for node in 1..=3 {
+            nodes.push(open(&room, node, &disk()).await);
+        }
+        let first = leader(&nodes).await;
+        let follower = nodes.iter().find(|node| node.identity() != first.identity()).unwrap();
+        let of = |node: &Node, name: &str, rights: KeyRights| Desk::new(node.clone()).of(caller(name, rights));
+        let hold = || KeyRights::from(Role::Hold);
+        of(follower, "ann", hold()).order(acquire("db/leader", 1)).await.unwrap();
+        let owner = first.read_stale(|ledger| ledger.leases_from(None).next().and_then(|(_, it)| it.owner().cloned()));
+        assert_eq!(owner.unwrap().as_str(), "ann", "the leader knows whose lease it is");
+        for node in [follower, &first] {
+            let denied = of(node, "bob", hold()).order(release(1)).await.unwrap_err();
+            assert_eq!(denied.code, "denied", "{denied:?}");
+        }
+        let under = KeyRights { prefixes: vec!["jobs/".into()], ..KeyRights::default() };
+        let denied = of(follower, "dan", under.clone()).order(acquire("db/other", 2)).await.unwrap_err();
+        assert_eq!(denied.code, "denied", "names are compared before they are passed on");
+        of(follower, "dan", under).order(acquire("jobs/a", 2)).await.unwrap();
+        let few = || KeyRights { leases: Some(1), ..hold() };
+        of(follower, "eve", few()).order(acquire("jobs/b", 3)).await.unwrap();
+        let full = of(&first, "eve", few()).order(acquire("jobs/c", 4)).await.unwrap_err();
+        assert_eq!((full.code.as_str(), full.max), ("too_many", 1), "leases are counted over all nodes");
+        of(follower, "ann", hold()).order(release(1)).await.unwrap();
+    }
+}

@@ -3,7 +3,7 @@
 
 use super::revocable::revocable;
 use super::{etcd, http};
-use crate::access::{Access, Caller, Need, Rule, of_grpc, of_http};
+use crate::access::{Access, Caller, Counts, Need, Rule, WatchRoom, of_grpc, of_http};
 use crate::listen::Peer;
 use crate::metrics::{Call, Door};
 use crate::node::Node;
@@ -37,12 +37,13 @@ impl Entrance {
         };
         let peer = request.extensions().get::<Peer>();
         let admitted = self.access.admit(shown, rule, peer.and_then(Peer::ip));
+        let admitted = admitted.and_then(|caller| self.count(caller, rule));
         let failure = match (admitted, self.other_cluster(headers)) {
-            (Ok(caller), None) => {
+            (Ok((caller, room)), None) => {
                 if rule.need != Need::Nothing {
                     peer.iter().for_each(|peer| peer.is_known());
                 }
-                return Ok(Ticket { rule, caller });
+                return Ok(Ticket { rule, caller, room });
             }
             (Ok(_), Some(failure)) | (Err(failure), _) => failure,
         };
@@ -53,6 +54,15 @@ impl Entrance {
             Door::Http => http::refused(failure),
             Door::Etcd | Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
         })
+    }
+
+    /// Counts a request against the limits of its key.
+    fn count(&self, caller: Caller, rule: Rule) -> Result<(Caller, WatchRoom), Failure> {
+        if rule.counts != Counts::Nothing {
+            caller.take_request(self.node.monotonic())?;
+        }
+        let room = if rule.counts == Counts::Watch { caller.take_watcher()? } else { WatchRoom::default() };
+        Ok((caller, room))
     }
 
     /// The refusal of a client that has been using another cluster. One that names none is answered by any.
@@ -82,8 +92,15 @@ impl Entrance {
     }
 
     /// Ends an answer that takes long when the key of its request is revoked.
-    pub(super) fn follow(&self, ticket: &Ticket, door: Door, response: Response) -> Response {
-        revocable(response, self.access.revoked(&ticket.caller, ticket.rule), door != Door::Http)
+    pub(super) fn follow(&self, ticket: Ticket, door: Door, response: Response) -> Response {
+        let Ticket { rule, caller, room } = ticket;
+        let revoked = self.access.revoked(&caller, rule).map(|revoked| async move {
+            let failure = revoked.await;
+            // A watch counts until its answer is over.
+            drop(room);
+            failure
+        });
+        revocable(response, revoked, door != Door::Http)
     }
 }
 
@@ -91,6 +108,7 @@ impl Entrance {
 pub(super) struct Ticket {
     rule: Rule,
     pub(super) caller: Caller,
+    room: WatchRoom,
 }
 
 /// A cluster as clients and people see it.

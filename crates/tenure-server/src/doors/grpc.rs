@@ -51,7 +51,7 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
                 };
                 let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
-                let mut answer = entrance.follow(&ticket, door, answer);
+                let mut answer = entrance.follow(ticket, door, answer);
                 if !is_etcd {
                     entrance.name_cluster(&mut answer);
                 }

@@ -110,6 +110,17 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
         Command::Acquire(acquire) => acquire.wants.iter().map(|want| want.resource.clone()).collect(),
         _ => Vec::new(),
     };
+    let keeps = matches!(
+        command,
+        Command::Renew(_)
+            | Command::RenewHandle(_)
+            | Command::Release(_)
+            | Command::ReleaseLease(_)
+            | Command::Cancel(_)
+    );
+    if !keeps && let Err(failure) = desk.caller().take_request(node.monotonic()) {
+        return last(Body::Failure(failure));
+    }
     match desk.command(command).await {
         Ok(outcome) => {
             let later = match (&outcome, room) {

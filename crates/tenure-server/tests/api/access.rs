@@ -12,7 +12,7 @@ use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::watch_client::WatchClient;
 use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion;
 use tenure_server::{Access, ApiKeys, KeyRights, Role, Settings, draw_api_key};
-use tenure_testkit::http::{Answer, ask};
+use tenure_testkit::http::{Answer, Line, ask};
 use tenure_testkit::http_claims::claim;
 use tenure_testkit::{Server, soon};
 
@@ -294,4 +294,46 @@ async fn key_with_prefixes_watches_etcd_keys_inside_them_only() {
         cancelled.push(soon("an answer", told.message()).await.unwrap().unwrap().canceled);
     }
     assert_eq!(cancelled, [false, true, true]);
+}
+
+#[test]
+fn requests_of_a_key_are_limited_and_renewals_are_not() {
+    let few = KeyRights { requests: Some(1), ..Role::Hold.into() };
+    let keyed = Keyed::with(&[("few", few), ("ops", Role::Full.into())]);
+    let held = tenure_testkit::until("a claim", || {
+        Some(keyed.ask("few", "POST", "/v1/acquire", &claim("jobs/a", "few"))).filter(|answer| answer.status == 200)
+    });
+    let lease = held.json()["lease"].as_str().unwrap().to_owned();
+    let refused = tenure_testkit::until("a refusal", || {
+        Some(keyed.ask("few", "GET", "/v1/resources/jobs/a", &none())).filter(|answer| answer.status != 200)
+    });
+    let why = refused.json();
+    assert_eq!((why["code"].as_str(), refused.status), (Some("overloaded"), 429), "{why}");
+    assert!(why["detail"].as_str().unwrap().contains("few may make 1 requests a second"), "{why}");
+    assert!(why["retry_after_ms"].as_u64().unwrap() > 0, "{why}");
+    // What keeps or gives back is never refused for it: so often, a limit of one a second would be met.
+    for _ in 0..20 {
+        keyed.yes("few", "POST", "/v1/renew", &json!({"handle": "jobs/a@1"}));
+        keyed.yes("few", "POST", "/v1/leases/renew", &json!({"leases": [lease]}));
+        keyed.yes("ops", "GET", "/v1/resources/jobs/a", &none());
+    }
+    keyed.yes("few", "DELETE", &format!("/v1/leases/{lease}"), &none());
+}
+
+#[test]
+fn watches_of_a_key_are_limited_until_one_is_closed() {
+    let one = KeyRights { watchers: Some(1), ..Role::Read.into() };
+    let keyed = Keyed::with(&[("one", one), ("ops", Role::Full.into())]);
+    let open = |key: &str| {
+        let mut watch = Line::open(&keyed.server);
+        watch.ask("GET", "/v1/watch", &[&format!("authorization: Bearer {}", keyed.secret(key))], b"");
+        let status = watch.head().status;
+        (watch, status)
+    };
+    let (first, status) = open("one");
+    assert_eq!(status, 200);
+    assert_eq!(open("one").1, 400);
+    assert_eq!(open("ops").1, 200, "others have their own");
+    drop(first);
+    tenure_testkit::until_so("room for a watch", || open("one").1 == 200);
 }

@@ -51,6 +51,10 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<&[u8]> {
 pub(crate) fn refusal(door: Door, headers: &HeaderMap, failure: &Failure) -> Response {
     let fault = match failure.code.as_str() {
         code if code == Code::Denied.text() => Fault::denied(),
+        code if code == Code::Overloaded.text() => Fault::too_many_requests(),
+        code if code == Code::TooMany.text() => {
+            Fault::ours(tonic::Code::ResourceExhausted, format!("tenure: {}", failure.message))
+        }
         _ if token(headers).is_none() => Fault::no_user(),
         _ => Fault::bad_token(),
     };

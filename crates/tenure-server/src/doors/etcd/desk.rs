@@ -1,6 +1,6 @@
 //! Where the calls of the etcd dialect are answered, whichever wire they came by: orders at the leader, looks at this node.
 
-use crate::access::Caller;
+use crate::access::{Caller, WatchRoom};
 use crate::lessor::Unready;
 use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
 use crate::node::Node;
@@ -139,6 +139,13 @@ impl EtcdDesk {
     /// Whether the caller may look at all of these keys.
     pub(super) fn may_see(&self, keys: &Keys) -> Result<(), Fault> {
         self.caller.may_use_keys(keys).map_err(denied)
+    }
+
+    /// Room for one more watcher of the caller's key.
+    pub(super) fn room_for_watcher(&self) -> Result<WatchRoom, Fault> {
+        let full =
+            |failure: Failure| Fault::ours(tonic::Code::ResourceExhausted, format!("tenure: {}", failure.message));
+        self.caller.take_watcher().map_err(full)
     }
 
     /// Whether the caller may look at a lease with this owner.

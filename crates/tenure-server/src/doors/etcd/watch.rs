@@ -167,7 +167,8 @@ impl Watching {
         let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;
         let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell);
         let hanging = hanging.ok_or("tenure: this node has no room for more watchers")?;
-        Ok(Watcher::new(id, keys, asked, hanging))
+        let room = self.desk.room_for_watcher().map_err(|fault| fault.text)?;
+        Ok(Watcher::new(id, keys, asked, (hanging, room)))
     }
 
     async fn refuse(&mut self, cancel_reason: String) -> Result<(), Gone> {
