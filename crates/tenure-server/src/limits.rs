@@ -153,6 +153,10 @@ pub(crate) const API_KEYS_MAX: usize = 1000;
 pub(crate) const API_KEY_PREFIXES_MAX: usize = 16;
 pub(crate) const API_KEY_PREFIX_BYTES_MAX: usize = 256;
 
+/// Names that one line of the audit log tells, and the bytes of one: enough for any acquire, and a bound for a transaction.
+pub(crate) const AUDIT_NAMES_MAX: usize = 16;
+pub(crate) const AUDIT_NAME_BYTES_MAX: usize = 256;
+
 /// The highest limit that the line of an API key may set: whoever wants more sets none.
 pub(crate) const KEY_LIMIT_MAX: u32 = 1_000_000_000;
 

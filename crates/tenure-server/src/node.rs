@@ -285,6 +285,16 @@ impl Node {
         self.inner.clock.monotonic()
     }
 
+    /// The wall clock, for people.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.inner.clock.wall_ms()
+    }
+
+    /// Counts lines of the audit log that could not be written.
+    pub fn audit_lines_lost(&self, lines: u64) {
+        self.inner.metrics.audit_lines_lost(lines);
+    }
+
     /// Whether it leads and grants, or follows somebody who may.
     pub(crate) fn is_ready(&self) -> bool {
         self.inner.service.borrow().is_some() || self.leader_elsewhere().is_some()

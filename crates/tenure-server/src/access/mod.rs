@@ -1,11 +1,13 @@
 //! Who may make which request: it finds the API key that a request shows, and compares its role with what the call needs. No
 //! secret is kept, printed or logged.
 
+pub(crate) mod audit;
 mod caller;
 mod calls;
 mod key;
 mod usage;
 
+pub use audit::AUDIT_TARGET;
 pub(crate) use caller::Caller;
 pub(crate) use calls::{Counts, Need, Rule, of_etcd, of_grpc, of_http};
 pub use key::{ApiKeys, BadLine, KeyRights, Role, draw_api_key};
@@ -63,6 +65,12 @@ impl Access {
     /// Whether who asks is looked at at all.
     pub(crate) const fn is_asked_for(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// Who shows this, whatever it may do, for what is told of a refusal.
+    pub(crate) fn who(&self, shown: Option<&[u8]>, at: Option<IpAddr>) -> Caller {
+        let key = self.keys.as_ref().zip(shown).and_then(|(known, secret)| known.borrow().find(secret).cloned());
+        key.map_or_else(|| Caller::from(at), |key| Caller::with(key, at))
     }
 
     /// The name of the key with this secret.

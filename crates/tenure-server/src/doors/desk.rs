@@ -5,11 +5,13 @@ use super::fresh::Freshness;
 use super::look::{instance, key, lease, past, resource};
 use super::unready;
 use crate::access::Caller;
+use crate::access::audit::{Change, is_listened_to};
 use crate::cluster::CannotChange;
 use crate::lessor::Unready;
+use crate::metrics::OK;
 use crate::node::Node;
 use crate::peers::v1 as peer;
-use crate::peers::v1::change::Body as Change;
+use crate::peers::v1::change::Body as Member;
 use bytes::Bytes;
 use std::sync::Arc;
 use tenure_api::v1::Failure;
@@ -54,6 +56,26 @@ impl Desk {
 
     /// Orders what one request asks for, at the leader if that is another node.
     pub(crate) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
+        let read = || read_request(Some(ask.clone()), &|| self.node.draw_lease()).ok();
+        let change = is_listened_to().then(read).flatten().and_then(|command| Change::of(&command));
+        let answer = self.order_anywhere(ask).await;
+        self.audit(change, answer.as_ref());
+        answer
+    }
+
+    /// Tells the audit log how a change was answered.
+    pub(super) fn audit(&self, change: Option<Change>, answer: Result<&Tell, &Failure>) {
+        let Some(change) = change else { return };
+        let drawn = match answer {
+            Ok(Tell::Grant(reply)) => Some(reply.lease),
+            Ok(Tell::Acquire(reply)) => Some(reply.lease),
+            Ok(Tell::Register(reply)) => Some(reply.lease),
+            _ => None,
+        };
+        change.answered(self.node.wall_ms(), &self.caller, answer.err().map_or(OK, |failure| &failure.code), drawn);
+    }
+
+    async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Failure> {
         let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
         let request = v1::Request { id: 0, body: Some(ask) };
         if self.caller.is_limited() {
@@ -228,24 +250,28 @@ impl Desk {
 
     pub(super) async fn add_member(&self, request: &v1::AddMemberRequest) -> Result<v1::MembersReply, Failure> {
         let v1::AddMemberRequest { node, peer_addr } = request.clone();
-        self.change(Change::Admit(peer::Admit { node, peer_addr })).await
+        let change = Change::named("add_member", node.to_string());
+        self.change(change, Member::Admit(peer::Admit { node, peer_addr })).await
     }
 
     pub(super) async fn remove_member(&self, node: u64) -> Result<v1::MembersReply, Failure> {
-        self.change(Change::Remove(node)).await
+        self.change(Change::named("remove_member", node.to_string()), Member::Remove(node)).await
     }
 
     pub(super) async fn transfer_lead(&self, node: u64) -> Result<v1::MembersReply, Failure> {
-        self.change(Change::TransferTo(node)).await
+        self.change(Change::named("transfer_lead", node.to_string()), Member::TransferTo(node)).await
     }
 
     /// A backup of everything that was acknowledged before the call.
     pub(super) async fn backup(&self) -> Result<Bytes, Failure> {
-        let backup = self.node.backup().await.map_err(|not_yet| unready(&not_yet))?;
-        Ok(backup.into())
+        let change = Change::named("backup", String::new());
+        let backup = self.node.backup().await.map_err(|not_yet| unready(&not_yet));
+        let code = backup.as_ref().err().map_or(OK, |failure| &failure.code);
+        change.into_iter().for_each(|it| it.answered(self.node.wall_ms(), &self.caller, code, None));
+        backup.map(Bytes::from)
     }
 
-    async fn change(&self, change: Change) -> Result<v1::MembersReply, Failure> {
+    async fn change(&self, told: Option<Change>, change: Member) -> Result<v1::MembersReply, Failure> {
         let cannot = |cannot: CannotChange| {
             let code = match cannot {
                 CannotChange::Refused(_) => Code::NotChanged,
@@ -253,8 +279,10 @@ impl Desk {
             };
             Failure { code: code.text().into(), message: cannot.to_string(), ..Failure::default() }
         };
-        let members = self.node.change(change).await.map_err(cannot)?;
-        Ok(self.told_of(members))
+        let members = self.node.change(change).await.map_err(cannot);
+        let code = members.as_ref().err().map_or(OK, |failure| &failure.code);
+        told.into_iter().for_each(|it| it.answered(self.node.wall_ms(), &self.caller, code, None));
+        Ok(self.told_of(members?))
     }
 }
 

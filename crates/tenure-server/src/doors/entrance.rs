@@ -3,6 +3,7 @@
 
 use super::revocable::revocable;
 use super::{etcd, http};
+use crate::access::audit;
 use crate::access::{Access, Caller, Counts, Need, Rule, WatchRoom, of_grpc, of_http};
 use crate::listen::Peer;
 use crate::metrics::{Call, Door};
@@ -48,6 +49,10 @@ impl Entrance {
             (Ok(_), Some(failure)) | (Err(failure), _) => failure,
         };
         tracing::debug!(path, code = failure.code, "a request was refused");
+        if failure.code == Code::Denied.text() && rule.need != Need::Read {
+            let who = self.access.who(shown, peer.and_then(Peer::ip));
+            audit::refused(self.node.wall_ms(), &who, path, &failure.code);
+        }
         self.node.metrics().asked(door, Call::Other).answered(&failure.code);
         Err(match door {
             _ if is_etcd => etcd::refusal(door, headers, &failure),

@@ -2,6 +2,7 @@
 
 use super::desk::Desk;
 use super::{seat, unready};
+use crate::access::audit::Change;
 use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::metrics::{Call, Door, OK};
@@ -121,7 +122,17 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
     if !keeps && let Err(failure) = desk.caller().take_request(node.monotonic()) {
         return last(Body::Failure(failure));
     }
-    match desk.command(command).await {
+    let change = Change::of(&command);
+    let outcome = desk.command(command).await;
+    let answer = outcome.as_ref().map_err(Clone::clone).map(write_outcome);
+    desk.audit(
+        change,
+        match &answer {
+            Ok(Body::Failure(failure)) => Err(failure),
+            other => other.as_ref(),
+        },
+    );
+    match outcome {
         Ok(outcome) => {
             let later = match (&outcome, room) {
                 (Ok(Reply::Waiting(place)), Some(room)) => Some((place.lease, resources, room)),

@@ -1,8 +1,10 @@
 //! Where the calls of the etcd dialect are answered, whichever wire they came by: orders at the leader, looks at this node.
 
+use crate::access::audit::Change;
 use crate::access::{Caller, WatchRoom};
 use crate::lessor::Unready;
 use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
+use crate::metrics::OK;
 use crate::node::Node;
 use crate::peers::v1::etcd_order::Body as Ask;
 use crate::peers::v1::etcd_reply::Body as Tell;
@@ -81,6 +83,36 @@ impl EtcdDesk {
 
     /// Orders something, at the leader.
     pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Fault> {
+        let change = Change::of_etcd(&ask);
+        let answer = self.order_anywhere(ask).await;
+        self.audit(change, answer.as_ref());
+        answer
+    }
+
+    /// Tells the audit log how a change was answered, in the words of etcd.
+    fn audit(&self, change: Option<Change>, answer: Result<&Tell, &Fault>) {
+        let Some(change) = change else { return };
+        let drawn = match answer {
+            Ok(Tell::LeaseGrant(reply)) => u64::try_from(reply.id).ok(),
+            _ => None,
+        };
+        let denied = Fault::denied();
+        let code = match answer {
+            Ok(_) => OK,
+            Err(fault) if *fault == denied => tenure_api::Code::Denied.text(),
+            Err(fault) => &fault.text,
+        };
+        change.answered(self.node.wall_ms(), &self.caller, code, drawn);
+    }
+
+    /// Tells the audit log of a change that is no order.
+    pub(super) fn audit_named(&self, call: &'static str, name: String, is_done: bool) {
+        if let Some(change) = Change::named(call, name) {
+            change.answered(self.node.wall_ms(), &self.caller, if is_done { OK } else { "refused" }, None);
+        }
+    }
+
+    async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Fault> {
         self.may_order(&ask)?;
         let once = || {
             let (desk, ask) = (self.clone(), ask.clone());
