@@ -205,7 +205,7 @@ impl Visit for Fields {
             "names" => serde_json::from_str(value).unwrap_or(Value::Null),
             _ => Value::from(value),
         };
-        if value != Value::from("") && value != Value::Array(Vec::new()) {
+        if value != "" && value != Value::Array(Vec::new()) {
             self.0.insert(field.name().into(), value);
         }
     }
@@ -214,6 +214,10 @@ impl Visit for Fields {
         if value > 0 {
             self.0.insert(field.name().into(), value.into());
         }
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.record_u64(field, u64::try_from(value).unwrap_or_default());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

@@ -285,16 +285,6 @@ impl Node {
         self.inner.clock.monotonic()
     }
 
-    /// The wall clock, for people.
-    pub(crate) fn wall_ms(&self) -> u64 {
-        self.inner.clock.wall_ms()
-    }
-
-    /// Counts lines of the audit log that could not be written.
-    pub fn audit_lines_lost(&self, lines: u64) {
-        self.inner.metrics.audit_lines_lost(lines);
-    }
-
     /// Whether it leads and grants, or follows somebody who may.
     pub(crate) fn is_ready(&self) -> bool {
         self.inner.service.borrow().is_some() || self.leader_elsewhere().is_some()
@@ -327,14 +317,8 @@ impl Node {
     }
 
     /// Has a client's request answered by another node. What was done is here, too, when this returns.
-    pub(crate) async fn forward(
-        &self,
-        leader: u64,
-        request: v1::Request,
-        actor: Option<peer::Actor>,
-    ) -> Result<v1::Response, Unready> {
-        let ask = Ask::Forward(peer::Forward { request: request.encode_to_vec().into(), actor });
-        self.at_leader(leader, ask, |tell| match tell {
+    pub(crate) async fn forward(&self, leader: u64, forward: peer::Forward) -> Result<v1::Response, Unready> {
+        self.at_leader(leader, Ask::Forward(forward), |tell| match tell {
             Tell::Forward(reply) => Some((v1::Response::decode(reply.response).ok()?, reply.applied)),
             _ => None,
         })
@@ -343,8 +327,7 @@ impl Node {
 
     /// The same of a request by the etcd dialect.
     pub(crate) async fn forward_etcd(&self, leader: u64, order: peer::EtcdOrder) -> Result<EtcdTell, Unready> {
-        let ask = Ask::Etcd(order);
-        self.at_leader(leader, ask, |tell| match tell {
+        self.at_leader(leader, Ask::Etcd(order), |tell| match tell {
             Tell::Etcd(peer::EtcdReply { body, applied }) => Some((body?, applied)),
             _ => None,
         })

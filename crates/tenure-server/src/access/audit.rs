@@ -4,6 +4,7 @@
 
 use super::Caller;
 use crate::limits::{AUDIT_NAME_BYTES_MAX, AUDIT_NAMES_MAX};
+use crate::node::Node;
 use crate::peers::v1::etcd_order::Body as EtcdAsk;
 use tenure_api::etcd::{read_delete, read_lease, read_put, read_txn};
 use tenure_core::{Command, Keys, LeaseId, Name, On, Op, Txn, Which};
@@ -46,6 +47,18 @@ impl Change {
 pub(crate) fn refused(wall_ms: u64, caller: &Caller, path: &str, code: &str) {
     if is_listened_to() {
         tell(wall_ms, caller, path, &[], code, None);
+    }
+}
+
+impl Node {
+    /// The wall clock, for people.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.metrics().wall_ms()
+    }
+
+    /// Counts lines of the audit log that could not be written.
+    pub fn audit_lines_lost(&self, lines: u64) {
+        self.metrics().audit_lines_lost(lines);
     }
 }
 

@@ -31,7 +31,7 @@ impl Caller {
     }
 
     /// Who made the request that another node passed on. That node has compared its names.
-    pub(crate) fn passed_on(actor: Option<peer::Actor>) -> Result<Self, String> {
+    pub(crate) fn passed_on(actor: Option<&peer::Actor>) -> Result<Self, String> {
         Ok(Self { actor: actor.map(read_actor).transpose()?, ..Self::default() })
     }
 
@@ -225,7 +225,7 @@ fn write_actor(actor: &Actor) -> peer::Actor {
     peer::Actor { key: actor.key.to_string(), reach, leases_max: actor.leases_max }
 }
 
-fn read_actor(actor: peer::Actor) -> Result<Actor, String> {
+fn read_actor(actor: &peer::Actor) -> Result<Actor, String> {
     let reach = match actor.reach {
         0 => Reach::All,
         1 => Reach::Named,
@@ -281,9 +281,9 @@ mod tests {
     fn actor_survives_the_way_to_the_leader() {
         for reach in [Reach::All, Reach::Named, Reach::Own] {
             let actor = Actor { key: ApiKeyName::parse("ann").unwrap(), reach, leases_max: Some(3) };
-            assert_eq!(read_actor(write_actor(&actor)), Ok(actor));
+            assert_eq!(read_actor(&write_actor(&actor)), Ok(actor));
         }
         let unknown = peer::Actor { key: "ann".into(), reach: 3, leases_max: None };
-        assert!(read_actor(unknown).is_err(), "rights that are not known are none");
+        assert!(read_actor(&unknown).is_err(), "rights that are not known are none");
     }
 }

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::peers::v1 as peer;
 use crate::peers::v1::change::Body as Member;
 use bytes::Bytes;
+use prost::Message;
 use std::sync::Arc;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
@@ -83,8 +84,8 @@ impl Desk {
             let command = read_request(request.body.clone(), &|| self.node.draw_lease()).map_err(bad)?;
             self.caller.may_order(&command)?;
         }
-        let answer =
-            self.node.forward(leader, request, self.caller.actor()).await.map_err(|not_yet| unready(&not_yet))?;
+        let forward = peer::Forward { request: request.encode_to_vec().into(), actor: self.caller.actor() };
+        let answer = self.node.forward(leader, forward).await.map_err(|not_yet| unready(&not_yet))?;
         match answer.body {
             Some(Tell::Failure(failure)) => Err(failure),
             Some(tell) => Ok(tell),

@@ -197,6 +197,11 @@ impl Metrics {
         self.inner.shown.certificate_expiry.get_or_create(&[("which", which)]).set(at);
     }
 
+    /// The wall clock, for people.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.inner.clock.wall_ms()
+    }
+
     /// Lines of the audit log could not be written.
     pub(crate) fn audit_lines_lost(&self, lines: u64) {
         self.inner.counted.audit_lines_lost.inc_by(lines);
