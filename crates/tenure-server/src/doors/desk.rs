@@ -131,7 +131,14 @@ impl Desk {
     pub(super) async fn show(&self, request: &v1::ShowRequest) -> Result<v1::ShowReply, Failure> {
         let name = read_name(&request.resource).map_err(bad)?;
         self.caller.may_use(name.as_str())?;
-        self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await
+        let mut reply = self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await?;
+        if self.caller.is_limited() {
+            // Who waits here may wait elsewhere, too.
+            let is_inside = |name: &str| self.caller.may_use(name).is_ok();
+            reply.blockers.retain(|blocker| is_inside(&blocker.resource));
+            reply.line.iter_mut().for_each(|waiter| waiter.resources.retain(|name| is_inside(name)));
+        }
+        Ok(reply)
     }
 
     pub(super) async fn show_lease(&self, request: v1::ShowLeaseRequest) -> Result<v1::ShowLeaseReply, Failure> {

@@ -251,6 +251,16 @@ fn key_with_prefixes_uses_names_inside_them_only() {
         assert_eq!(keyed.yes("eve", "GET", path, &none())[what].as_array().unwrap().len(), 1, "{path}");
     }
     keyed.yes("eve", "GET", "/v1/history?prefix=jobs/n", &none());
+    // Who waits there waits elsewhere, too, which is shown to others.
+    let wants = json!([{"resource": "jobs/nightly"}, {"resource": "db/leader"}]);
+    let waits = json!({"wants": wants, "holder": "ops", "ttl_ms": 60_000, "wait": true, "poll_ms": 1});
+    assert_eq!(keyed.ask("ops", "POST", "/v1/acquire", &waits).status, 202);
+    let shown_to = |key: &str| keyed.yes(key, "GET", "/v1/resources/jobs/nightly", &none());
+    assert_eq!(shown_to("ops")["line"][0]["resources"], json!(["jobs/nightly", "db/leader"]));
+    assert_eq!(shown_to("eve")["line"][0]["resources"], json!(["jobs/nightly"]));
+    let blockers = |key: &str| shown_to(key)["blockers"].as_array().unwrap().len();
+    assert_eq!((blockers("ops"), blockers("eve")), (2, 1));
+    assert_eq!(shown_to("eve")["holders"][0]["api_key"], "ops");
     keyed.yes("dan", "PUT", "/v1/keys/jobs/config", &json!({"value": "2"}));
     keyed.yes(
         "dan",
