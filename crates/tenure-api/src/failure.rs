@@ -60,6 +60,8 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::OtherLease { .. } | Refusal::NoCheck { .. } | Refusal::BadInstance { .. } => {
             refused_of_instance(refusal, failure)
         }
+        Refusal::Denied { .. } => failure,
+        Refusal::TooManyLeases { max, .. } => v1::Failure { max: (*max).into(), ..failure },
         Refusal::Full { what, max } | Refusal::Overloaded { what, max } => {
             v1::Failure { what: (*what).into(), max: *max as u64, ..failure }
         }
@@ -98,6 +100,8 @@ const fn code(refusal: &Refusal) -> Code {
         Refusal::BadInstance { .. } => Code::BadInstance,
         Refusal::Full { .. } => Code::Full,
         Refusal::Overloaded { .. } => Code::Overloaded,
+        Refusal::Denied { .. } => Code::Denied,
+        Refusal::TooManyLeases { .. } => Code::TooMany,
     }
 }
 

@@ -216,6 +216,7 @@ pub fn event(event: &Event) -> v1::Event {
         key: event.what.key().map_or_else(Vec::new, |key| key.bytes().into()),
         instance: event.what.instance().map_or_else(String::new, ToString::to_string),
         kind: kind(&event.what).into(),
+        api_key: event.api_key.as_ref().map_or_else(String::new, ToString::to_string),
         ..v1::Event::default()
     };
     match &event.what {
@@ -410,7 +411,7 @@ mod tests {
 
     fn told(what: Happening) -> v1::Event {
         let (at, wall_ms) = (Moment::from_millis(5), 9);
-        let message = event(&Event { revision: Revision(3), n: 1, last: true, at, wall_ms, what });
+        let message = event(&Event { revision: Revision(3), n: 1, last: true, at, wall_ms, api_key: None, what });
         assert_eq!((message.revision, message.n, message.last), (3, 1, true));
         assert_eq!((message.at_ms, message.wall_ms), (5, 9));
         v1::Event { revision: 0, n: 0, last: false, at_ms: 0, wall_ms: 0, ..message }

@@ -38,6 +38,7 @@ pub(crate) struct File {
     peer_tls_key: Option<PathBuf>,
     peer_identity: Option<PeerIdentity>,
     api_keys: Option<PathBuf>,
+    audit_log: Option<PathBuf>,
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
     probe_allow: Option<Vec<String>>,
@@ -47,7 +48,7 @@ pub(crate) struct File {
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "listen",
     "peer_listen",
     "etcd_listen",
@@ -66,6 +67,7 @@ const KEYS: [&str; 25] = [
     "peer_tls_key",
     "peer_identity",
     "api_keys",
+    "audit_log",
     "insecure",
     "hosts",
     "probe_allow",
@@ -102,6 +104,7 @@ pub(crate) struct Settings {
     pub(crate) peer_tls_key: Option<PathBuf>,
     pub(crate) peer_identity: PeerIdentity,
     pub(crate) api_keys: Option<PathBuf>,
+    pub(crate) audit_log: Option<PathBuf>,
     pub(crate) insecure: bool,
     pub(crate) hosts: Vec<String>,
     /// What the leader may probe.
@@ -134,6 +137,7 @@ impl Default for Settings {
             peer_tls_key: None,
             peer_identity: PeerIdentity::Auto,
             api_keys: None,
+            audit_log: None,
             insecure: false,
             hosts: Vec::new(),
             probe_allow: Vec::new(),
@@ -206,6 +210,7 @@ impl Effective {
             peer_tls_key: some(pick!(peer_tls_key, PathBuf::new(), path)),
             peer_identity: pick!(peer_identity, default.peer_identity, |choice| format!("{choice:?}").to_lowercase()),
             api_keys: some(pick!(api_keys, PathBuf::new(), path)),
+            audit_log: some(pick!(audit_log, PathBuf::new(), path)),
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, list),
             probe_allow: pick!(probe_allow, default.probe_allow, list),
@@ -297,6 +302,7 @@ impl File {
             peer_tls_key: self.peer_tls_key.and_then(some),
             peer_identity: self.peer_identity.unwrap_or_default(),
             api_keys: self.api_keys.and_then(some),
+            audit_log: self.audit_log.and_then(some),
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
             probe_allow: self.probe_allow.unwrap_or_default(),
@@ -381,6 +387,7 @@ pub(crate) fn template() -> String {
         peer_tls_key: Some(PathBuf::new()),
         peer_identity: Some(settings.peer_identity),
         api_keys: Some(PathBuf::new()),
+        audit_log: Some(PathBuf::new()),
         insecure: Some(settings.insecure),
         hosts: Some(settings.hosts),
         probe_allow: Some(settings.probe_allow),
@@ -465,6 +472,10 @@ const WHY: [&[&str]; KEYS.len()] = [
         "it, every call needs one. SIGHUP reads it again.",
     ],
     &[
+        "A file to which a JSON line is written for each change that a client asks for: --audit-log, TENURE_AUDIT_LOG. Empty",
+        "for none. SIGHUP opens it again.",
+    ],
+    &[
         "Listen beyond loopback although nothing is encrypted and nobody is asked who they are: --insecure,",
         "TENURE_INSECURE. Only where everybody on the network is trusted.",
     ],
@@ -519,6 +530,7 @@ mod tests {
             peer_tls_key: file.peer_tls_key.and_then(some),
             peer_identity: file.peer_identity.unwrap(),
             api_keys: file.api_keys.and_then(some),
+            audit_log: file.audit_log.and_then(some),
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),
             probe_allow: file.probe_allow.unwrap(),

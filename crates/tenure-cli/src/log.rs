@@ -2,10 +2,11 @@
 //! of a key, nor anything secret.
 
 use crate::args::LogFormat;
+use crate::audit_log::AuditLog;
 use crate::failure::Failure;
 use crate::traces::Traces;
 use std::io::IsTerminal;
-use tenure_server::TRACE_TARGET;
+use tenure_server::{AUDIT_TARGET, TRACE_TARGET};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{FilterExt, Targets, filter_fn};
 use tracing_subscriber::layer::{Filter, SubscriberExt};
@@ -24,7 +25,12 @@ pub(crate) enum Voice {
 
 impl Voice {
     /// Starts the log, and the traces beside it. What cannot be a filter is refused.
-    pub(crate) fn raise(format: LogFormat, words: &str, traces: Option<&Traces>) -> Result<Self, Failure> {
+    pub(crate) fn raise(
+        format: LogFormat,
+        words: &str,
+        traces: Option<&Traces>,
+        audit: Option<&AuditLog>,
+    ) -> Result<Self, Failure> {
         let is_terminal = std::io::stderr().is_terminal();
         let filter = untraced(filter(words)?);
         let log = fmt::layer().with_writer(std::io::stderr);
@@ -34,6 +40,7 @@ impl Voice {
             LogFormat::Json | LogFormat::Auto => (Self::Json, log.json().flatten_event(true).boxed()),
         };
         let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
+        let subscriber = subscriber.with(audit.map(AuditLog::layer));
         match traces {
             Some(traces) => subscriber.with(traces.layer()).init(),
             None => subscriber.init(),
@@ -45,10 +52,13 @@ impl Voice {
     }
 }
 
-/// The filter without the spans of requests, which are for traces and would stand in every line of a log. It knows the
-/// deepest level that it lets through, so that what is deeper costs next to nothing.
+/// The filter without the spans of requests, which are for traces and would stand in every line of a log, and without what is
+/// for the audit log alone. It knows the deepest level that it lets through, so that what is deeper costs next to nothing.
 fn untraced<S>(filter: Targets) -> impl Filter<S> {
-    filter.and(filter_fn(|of| of.target() != TRACE_TARGET).with_max_level_hint(LevelFilter::TRACE))
+    filter.and(
+        filter_fn(|of| of.target() != TRACE_TARGET && of.target() != AUDIT_TARGET)
+            .with_max_level_hint(LevelFilter::TRACE),
+    )
 }
 
 /// What a filter says, or why it cannot be one.

@@ -1,6 +1,7 @@
 //! The one binary of Tenure. Data goes to stdout, words to stderr; every error says what to do next.
 
 mod args;
+mod audit_log;
 mod beside;
 mod certificates;
 mod clock;

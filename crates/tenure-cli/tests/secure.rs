@@ -488,3 +488,40 @@ fn api_key_is_not_sent_in_the_clear() {
     let pong = types(&["ping"], &[("TENURE_ADDR", &local), ("TENURE_API_KEY", key)]);
     assert!(pong.status.success(), "loopback needs no TLS: {}", text(&pong.stderr));
 }
+
+#[test]
+fn changes_are_in_the_audit_log_and_reads_are_not() {
+    let place = Place::new();
+    let (full, read) = place.keys();
+    let (log, rotated) = (place.path("audit"), place.path("audit.1"));
+    let server = place.serve_plain(&["--api-keys", &place.file("keys"), "--audit-log", &place.file("audit")]);
+    let code =
+        |args: &[&str], key: &str| types(args, &[("TENURE_ADDR", &server.addr), ("TENURE_API_KEY", key)]).status.code();
+    let lines = |path: &Path| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    assert_eq!(code(&["acquire", "db", "--ttl", "60s"], &full), Some(0));
+    assert_eq!((code(&["show", "db"], &full), code(&["ls"], &read)), (Some(0), Some(0)));
+    assert_eq!(code(&["acquire", "other"], &read), Some(77));
+    assert_eq!(code(&["key", "put", "a", "a-value"], &full), Some(0));
+    tenure_testkit::until_so("three lines", || lines(&log).len() == 3);
+    let told = lines(&log);
+    let facts = |line: &serde_json::Value| (line["key"].clone(), line["code"].clone(), line["peer"].clone());
+    assert_eq!(facts(&told[0]), ("ann".into(), "ok".into(), "127.0.0.1".into()), "{told:?}");
+    assert_eq!((&told[0]["call"], &told[0]["names"][0]), (&"acquire".into(), &"db".into()), "{told:?}");
+    assert!(told[0]["lease"].is_string() && told[0]["wall_ms"].is_u64(), "{told:?}");
+    assert_eq!(facts(&told[1]), ("bob".into(), "denied".into(), "127.0.0.1".into()), "{told:?}");
+    assert_eq!((&told[2]["call"], &told[2]["names"][0]), (&"put".into(), &"a".into()), "{told:?}");
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+
+    std::fs::rename(&log, &rotated).unwrap();
+    server.signal("HUP");
+    // The file is opened again beside the requests.
+    tenure_testkit::until_so("a new file", || {
+        assert_eq!(code(&["key", "put", "b", "a-value"], &full), Some(0));
+        !lines(&log).is_empty()
+    });
+    let text = std::fs::read_to_string(&log).unwrap() + &std::fs::read_to_string(&rotated).unwrap();
+    assert!(!text.contains("a-value") && !text.contains(&full), "neither values nor secrets: {text}");
+}

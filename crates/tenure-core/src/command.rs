@@ -1,6 +1,7 @@
 //! What the log tells the ledger. Commands are orders; what is answered to them is in `reply.rs`. Nothing here decides
 //! anything.
 
+use crate::actor::Attributed;
 use crate::fence::{Fence, Handle};
 use crate::limits::NAME_BYTES_MAX;
 use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
@@ -82,6 +83,8 @@ pub enum Command {
     Deregister(Deregister),
     /// Tell what a check of an instance found.
     SetHealth(SetHealth),
+    /// Any of these, with the API key that it was sent with.
+    Attributed(Attributed),
 }
 
 impl Command {
@@ -92,7 +95,7 @@ impl Command {
             labels + grant.reason.as_str().len() + grant.holder.as_str().len()
         };
         let force = |force: &Force| force.by.as_str().len() + force.reason.as_str().len();
-        64 + match self {
+        64 + match self.plain() {
             Self::Grant(it) => grant(it),
             Self::Acquire(it) => {
                 let names: usize = it.wants.iter().map(|want| 32 + want.resource.as_str().len()).sum();
@@ -119,17 +122,19 @@ impl Command {
             Self::Drain(it) => it.instance.bytes() + it.by.as_str().len() + it.reason.as_str().len(),
             Self::Deregister(it) => it.instance.bytes() + it.force.as_ref().map_or(0, force),
             Self::SetHealth(it) => it.instance.bytes() + it.check.as_str().len() + it.note.as_str().len(),
+            Self::Attributed(_) => unreachable!("a plain command has no key"),
         }
     }
 
     /// Whether this keeps or frees what is held. Under load these go before what asks for more.
-    pub const fn is_upkeep(&self) -> bool {
-        match self {
+    pub fn is_upkeep(&self) -> bool {
+        match self.plain() {
             Self::Renew(_) | Self::RenewHandle(_) | Self::Release(_) | Self::ReleaseLease(_) => true,
             Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) | Self::Compact(_) => true,
             Self::Drain(_) | Self::Deregister(_) | Self::SetHealth(_) => true,
             Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) | Self::Register(_) => false,
             Self::Define(_) | Self::SetClass(_) | Self::Put(_) | Self::Txn(_) | Self::UpdateInstance(_) => false,
+            Self::Attributed(_) => unreachable!("a plain command has no key"),
         }
     }
 }

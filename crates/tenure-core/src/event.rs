@@ -1,5 +1,6 @@
 //! What happened, numbered alike on every node. Renewals make no event.
 
+use crate::actor::ApiKeyName;
 use crate::fence::Fence;
 use crate::mode::{Epoch, Mode, Units};
 use crate::names::{Holder, Key, LeaseId, Name, Note};
@@ -74,6 +75,8 @@ pub struct Event {
     pub at: Moment,
     /// When, by the leader's wall clock: shown to people, never compared.
     pub wall_ms: u64,
+    /// The API key of the command that made it happen; none of what falls due, and without keys.
+    pub api_key: Option<ApiKeyName>,
     /// What.
     pub what: Happening,
 }

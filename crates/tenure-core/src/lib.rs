@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod actor;
 mod command;
 mod event;
 mod fence;
@@ -23,6 +24,7 @@ mod request;
 mod time;
 mod txn;
 
+pub use actor::{Actor, ApiKeyName, Attributed, Reach};
 pub use command::{
     Acquire, Break, Cancel, Command, Compact, Define, Delete, Entry, Force, Free, Grant, Hang, Keys, Leader, On, Put,
     Release, ReleaseLease, Renew, RenewHandle, Renewal, Revoke, Transfer, Wait, Want, Which,

@@ -16,6 +16,9 @@ pub const HOLDER_BYTES_MAX: usize = 256;
 /// A reason or note, in bytes: a sentence or two for the person who asks why.
 pub const NOTE_BYTES_MAX: usize = 1024;
 
+/// The name of an API key, in bytes. It stands in front of what a request says of who orders an end, and leaves room for that.
+pub const API_KEY_NAME_BYTES_MAX: usize = 64;
+
 /// The shortest TTL, in milliseconds. Below this a heartbeat costs more than the lease protects.
 pub const TTL_MS_MIN: u64 = 100;
 

@@ -7,6 +7,7 @@ mod kinds;
 mod registry;
 mod requests;
 
+use crate::actor::ApiKeyName;
 use crate::command::{Command, Entry, Leader};
 use crate::fence::Fence;
 use crate::limits::{RULES_MAX, RULES_MIN, TTL_MS_MAX};
@@ -117,6 +118,15 @@ pub(crate) fn name_or_none(text: &str) -> Result<Option<Name>, Damage> {
 
 pub(crate) fn holder(text: &str) -> Result<Holder, Damage> {
     Holder::recorded(text).map_err(|bad| Damage(bad.to_string()))
+}
+
+/// The name of an API key.
+pub(crate) fn api_key(text: &str) -> Result<ApiKeyName, Damage> {
+    ApiKeyName::parse(text).map_err(|bad| Damage(bad.to_string()))
+}
+
+pub(crate) fn api_key_or_none(text: &str) -> Result<Option<ApiKeyName>, Damage> {
+    if text.is_empty() { Ok(None) } else { api_key(text).map(Some) }
 }
 
 pub(crate) fn note(text: &str) -> Result<Note, Damage> {
@@ -268,7 +278,7 @@ impl Entry {
 impl Command {
     /// Whether the log could read this back. A command that cannot nest always can.
     pub fn can_be_read_back(&self) -> bool {
-        let Self::Txn(txn) = self else { return true };
+        let Self::Txn(txn) = self.plain() else { return true };
         if !txn.nests() {
             return true;
         }

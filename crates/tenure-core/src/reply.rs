@@ -1,6 +1,7 @@
 //! What the ledger answers: replies are the yes, refusals the reasoned no with all its facts. Nothing here decides
 //! anything.
 
+use crate::actor::ApiKeyName;
 use crate::event::{End, Revision};
 use crate::fence::{Fence, Handle};
 use crate::mode::{Mode, Policy, Units};
@@ -436,6 +437,22 @@ pub enum Refusal {
         what: &'static str,
         /// The limit.
         max: usize,
+    },
+    /// The API key may not do this.
+    #[error("the API key {key} may not {what}")]
+    Denied {
+        /// The key.
+        key: ApiKeyName,
+        /// What it may not do.
+        what: &'static str,
+    },
+    /// As many leases live that were begun with the API key as it may have.
+    #[error("the API key {key} may have {max} leases at once, and has them")]
+    TooManyLeases {
+        /// The key.
+        key: ApiKeyName,
+        /// Its limit.
+        max: u32,
     },
     /// Commands before it in the same entry of the log have used up what they share. It can be repeated at once.
     #[error("too much at once: {what} are shared with other commands, and at most {max}; ask again")]

@@ -14,8 +14,9 @@ use proptest::{collection, sample};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Acquire, Command, Define, Entry, Happening, Keys, Kind, LeaseId, Ledger, Mode, On, Op, OpDone, Outcome, Priority,
-    Range, Refusal, ReleaseLease, Renew, Renewal, Reply, Span, Txn, Units, Wait, Want, limits,
+    Acquire, Actor, ApiKeyName, Command, Define, Entry, Happening, Keys, Kind, LeaseId, Ledger, Mode, On, Op, OpDone,
+    Outcome, Priority, Range, Reach, Refusal, ReleaseLease, Renew, Renewal, Reply, Span, Txn, Units, Wait, Want,
+    limits,
 };
 
 /// The ledger, the model, and a replica that reads the same log through its bytes and is restored after every entry.
@@ -151,6 +152,44 @@ fn the_ledger_and_the_model_agree_on_instances() {
     result.unwrap();
     println!("{:#?}", tally.borrow());
     tally.borrow().assert_all_about_instances_was_seen();
+}
+
+/// API keys of which there are few, so that they meet each other's leases.
+fn actor() -> impl Strategy<Value = Option<Actor>> {
+    let actor =
+        |key, reach, leases_max| Just(Some(Actor { key: ApiKeyName::parse(key).unwrap(), reach, leases_max })).boxed();
+    prop_oneof![
+        1 => Just(None).boxed(),
+        2 => actor("ann", Reach::All, None),
+        4 => actor("bob", Reach::Own, None),
+        2 => actor("cyd", Reach::Own, Some(2)),
+        2 => actor("dan", Reach::Named, None),
+    ]
+}
+
+/// The same with commands that are sent with API keys, of which most may not change everything.
+#[test]
+fn ledger_and_model_agree_on_rights() {
+    let tally = RefCell::new(Tally::default());
+    let histories = prop_oneof![plans(30).boxed(), key_plans(30).boxed(), instance_plans(30).boxed()];
+    let actors = collection::vec(collection::vec(actor(), 16), 30);
+    let result = runner(3000, file!()).run(&(histories, actors), |(plans, actors)| {
+        let mut pair = Pair::default();
+        for (plan, actors) in plans.iter().zip(actors) {
+            let mut entry = plan.entry(&pair.ledger);
+            for (command, actor) in entry.commands.iter_mut().zip(actors) {
+                if let Some(actor) = actor {
+                    *command = command.clone().sent_with(actor);
+                }
+            }
+            pair.apply(&entry);
+        }
+        tally.borrow_mut().add(&pair.tally);
+        Ok(())
+    });
+    result.unwrap();
+    println!("{:#?}", tally.borrow());
+    tally.borrow().assert_rights_were_seen();
 }
 
 /// How many entries a seat is held at most.

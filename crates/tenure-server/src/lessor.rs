@@ -432,7 +432,7 @@ impl Batch {
     fn put(&mut self, command: Command, mut reply: Reply) {
         reply.leg.proposed();
         self.bytes += command.bytes();
-        if let Command::Renew(renew) = &command {
+        if let Command::Renew(renew) = command.plain() {
             self.renewals += renew.leases.len();
         }
         self.commands.push(command);

@@ -30,7 +30,7 @@ mod trace;
 mod watch;
 mod workers;
 
-pub use access::{Access, ApiKeys, BadLine, Role, draw_api_key};
+pub use access::{AUDIT_TARGET, Access, ApiKeys, BadLine, KeyRights, Role, draw_api_key};
 pub use clock::{Clock, SystemClock};
 pub use cluster::{Begin, CannotChange, Place};
 pub use compactor::Compaction;

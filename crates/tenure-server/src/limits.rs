@@ -146,9 +146,19 @@ pub(crate) const WRITES_MAX: usize = 4096;
 pub(crate) const REFUSED_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const REFUSED_PATIENCE: Duration = Duration::from_secs(1);
 
-/// API keys that one server knows: all of them are looked at for every request. And the bytes of a name of one.
+/// API keys that one server knows: all of them are looked at for every request.
 pub(crate) const API_KEYS_MAX: usize = 1000;
-pub(crate) const API_KEY_NAME_BYTES_MAX: usize = 64;
+
+/// Prefixes of one API key, and the bytes of one: each is compared with every name of a request.
+pub(crate) const API_KEY_PREFIXES_MAX: usize = 16;
+pub(crate) const API_KEY_PREFIX_BYTES_MAX: usize = 256;
+
+/// Names that one line of the audit log tells, and the bytes of one: enough for any acquire, and a bound for a transaction.
+pub(crate) const AUDIT_NAMES_MAX: usize = 16;
+pub(crate) const AUDIT_NAME_BYTES_MAX: usize = 256;
+
+/// The highest limit that the line of an API key may set: whoever wants more sets none.
+pub(crate) const KEY_LIMIT_MAX: u32 = 1_000_000_000;
 
 /// Nodes of a cluster, voters and learners together. More than seven voters only make every write wait for more disks.
 pub const PEERS_MAX: usize = 32;

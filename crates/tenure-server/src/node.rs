@@ -13,7 +13,6 @@ use crate::limits::{ANSWER_TIMEOUT, COUNTED_MAX, PEER_PATIENCE_SHORT, READ_TIMEO
 use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
 use crate::peers::v1 as peer;
 use crate::peers::v1::answer::Body as Tell;
-use crate::peers::v1::etcd_order::Body as EtcdAsk;
 use crate::peers::v1::etcd_reply::Body as EtcdTell;
 use crate::peers::v1::question::Body as Ask;
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
@@ -318,9 +317,8 @@ impl Node {
     }
 
     /// Has a client's request answered by another node. What was done is here, too, when this returns.
-    pub(crate) async fn forward(&self, leader: u64, request: v1::Request) -> Result<v1::Response, Unready> {
-        let ask = Ask::Forward(peer::Forward { request: request.encode_to_vec().into() });
-        self.at_leader(leader, ask, |tell| match tell {
+    pub(crate) async fn forward(&self, leader: u64, forward: peer::Forward) -> Result<v1::Response, Unready> {
+        self.at_leader(leader, Ask::Forward(forward), |tell| match tell {
             Tell::Forward(reply) => Some((v1::Response::decode(reply.response).ok()?, reply.applied)),
             _ => None,
         })
@@ -328,9 +326,8 @@ impl Node {
     }
 
     /// The same of a request by the etcd dialect.
-    pub(crate) async fn forward_etcd(&self, leader: u64, ask: EtcdAsk, who: &str) -> Result<EtcdTell, Unready> {
-        let ask = Ask::Etcd(peer::EtcdOrder { body: Some(ask), who: who.into() });
-        self.at_leader(leader, ask, |tell| match tell {
+    pub(crate) async fn forward_etcd(&self, leader: u64, order: peer::EtcdOrder) -> Result<EtcdTell, Unready> {
+        self.at_leader(leader, Ask::Etcd(order), |tell| match tell {
             Tell::Etcd(peer::EtcdReply { body, applied }) => Some((body?, applied)),
             _ => None,
         })

@@ -113,6 +113,8 @@ impl From<&Refusal> for Fault {
             Refusal::Full { what: "bytes of a key with its value", .. } => Self::too_large(),
             Refusal::Full { what: TXN_OPS_ALL | TXN_DEPTH, .. } => Self::too_many_ops(),
             Refusal::Overloaded { .. } => Self::too_many_requests(),
+            Refusal::Denied { .. } => Self::denied(),
+            Refusal::TooManyLeases { .. } => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
             Refusal::Full { .. } => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
             other => Self::ours(Code::FailedPrecondition, format!("tenure: {other}")),
         }

@@ -372,7 +372,7 @@ fn every_reply_and_every_event_tells_its_facts() {
         (Happening::Cleared { instance, lease }, of("cleared")),
     ];
     for (what, expected) in happened {
-        let message = event(&Event { revision, n: 0, last: true, at: until, wall_ms: 9, what });
+        let message = event(&Event { revision, n: 0, last: true, at: until, wall_ms: 9, api_key: None, what });
         assert_eq!(v1::Event { revision: 0, last: false, at_ms: 0, wall_ms: 0, ..message }, expected);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use lease::{Class, ClassSet, Lease, LeaseFilter, Revoke, Terms};
 pub(crate) use look::Top;
 pub(crate) use look::{History, Ls, Show, Watch};
 pub(crate) use manual::{Completions, Manual};
-pub(crate) use pki::{Keygen, Nodes, Pki};
+pub(crate) use pki::{KeyRole, Keygen, Nodes, Pki};
 pub(crate) use resource::Resource;
 pub(crate) use run::{Elect, Keeping, Once, Run};
 pub(crate) use serve::{LogFormat, PeerIdentity, Serve};

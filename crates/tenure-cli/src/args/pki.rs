@@ -1,6 +1,6 @@
 //! What can be typed about the certificates and the API keys of a cluster.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -28,7 +28,33 @@ pub(crate) struct Nodes {
 pub(crate) struct Keygen {
     /// What the key is called, for people.
     pub(crate) name: String,
-    /// A key that may look at everything and change nothing.
-    #[arg(long)]
+    /// What the key may do [default: full].
+    #[arg(long, value_enum, value_name = "ROLE")]
+    pub(crate) role: Option<KeyRole>,
+    /// The same as --role read.
+    #[arg(long, conflicts_with = "role")]
     pub(crate) read_only: bool,
+    /// Names and keys have to begin so; may be repeated [default: all names].
+    #[arg(long = "prefix", value_name = "TEXT")]
+    pub(crate) prefixes: Vec<String>,
+    /// At most so many leases at once that were begun with the key.
+    #[arg(long, value_name = "N")]
+    pub(crate) leases: Option<u32>,
+    /// At most so many requests a second on one node, renewals and releases not counted.
+    #[arg(long, value_name = "N")]
+    pub(crate) requests: Option<u32>,
+    /// At most so many watches at once on one node.
+    #[arg(long, value_name = "N")]
+    pub(crate) watchers: Option<u32>,
+}
+
+/// What an API key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyRole {
+    /// Read everything, change nothing.
+    Read,
+    /// Read everything, and change what hangs on leases that were begun with the key.
+    Hold,
+    /// Everything.
+    Full,
 }

@@ -77,6 +77,9 @@ pub(crate) struct Said {
     /// A file with the API keys that are let in, hashed, one a line; `tenure cluster keygen` makes them.
     #[arg(long, env = "TENURE_API_KEYS", value_name = "FILE")]
     pub(crate) api_keys: Option<PathBuf>,
+    /// A file to which a JSON line is written for each change that a client asks for; SIGHUP opens it again.
+    #[arg(long, env = "TENURE_AUDIT_LOG", value_name = "FILE")]
+    pub(crate) audit_log: Option<PathBuf>,
     /// Listen beyond loopback although nothing is encrypted and nobody is asked who they are.
     #[arg(long, env = "TENURE_INSECURE", num_args = 0, default_missing_value = "true",
           action = ArgAction::Set, value_parser = BoolishValueParser::new())]

@@ -65,6 +65,8 @@ struct Event {
     by: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_key: String,
     #[serde(skip)]
     words: String,
 }
@@ -130,6 +132,7 @@ impl Event {
             version: event.version,
             by: event.by,
             reason: event.reason,
+            api_key: event.api_key,
         }
     }
 
@@ -139,8 +142,15 @@ impl Event {
     }
 }
 
-/// What happened, in words.
+/// What happened, in words, and with which API key it was asked for.
 fn sentence(event: &v1::Event) -> String {
+    match event.api_key.as_str() {
+        "" => happened(event),
+        key => format!("{} [key {key}]", happened(event)),
+    }
+}
+
+fn happened(event: &v1::Event) -> String {
     let handle = format!("{}@{}", event.resource, event.fence);
     let (lease, holder, resource) = (lease_text(event.lease), &event.holder, &event.resource);
     let mode = words::mode(event.mode(), event.units);
@@ -340,6 +350,8 @@ mod tests {
         for (event, words) in told {
             assert_eq!(sentence(&event), words);
         }
+        let with_key = v1::Event { api_key: "ops".into(), ..event("freed") };
+        assert_eq!(sentence(&with_key), "db@7 is vacated [key ops]");
         let end =
             Some(v1::End { how: "revoked".into(), by: "op".into(), reason: "stuck".into(), ..v1::End::default() });
         let vacated = v1::Event { end, until_ms: Some(4_000), ..event("vacated") };

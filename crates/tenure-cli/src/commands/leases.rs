@@ -19,6 +19,8 @@ use tenure::{Client, v1};
 struct Lease {
     lease: String,
     holder: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_key: String,
     state: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     class: String,
@@ -48,6 +50,7 @@ impl Lease {
             state: words::state(&item).into(),
             lease: lease_text(item.lease),
             holder: item.holder,
+            api_key: item.api_key,
             class: item.class,
             ttl_ms: item.ttl_ms,
             remaining_ms: item.remaining_ms,
@@ -96,6 +99,7 @@ impl Lease {
         };
         let more = [
             ("what for", self.reason.clone()),
+            ("API key", self.api_key.clone()),
             ("class", self.class.clone()),
             ("labels", words::labels(&self.labels)),
             ("grace", if self.grace_ms == 0 { String::new() } else { print::span_ms(self.grace_ms) }),

@@ -1,7 +1,7 @@
 //! `tenure cluster pki` and `tenure cluster keygen`: what nodes and clients prove themselves by. It makes files and prints
 //! lines; it asks no server.
 
-use crate::args::{Keygen, Nodes, Output, Pki};
+use crate::args::{KeyRole, Keygen, Nodes, Output, Pki};
 use crate::clock;
 use crate::failure::Failure;
 use crate::print;
@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tenure_server::peers::{NodeName, is_cluster_name};
-use tenure_server::{Entropy, PEERS_MAX, Role, SystemEntropy, draw_api_key};
+use tenure_server::{Entropy, KeyRights, PEERS_MAX, Role, SystemEntropy, draw_api_key};
 
 /// How long certificates are good for, in years. The authority outlives many of its nodes'.
 const AUTHORITY_YEARS: i32 = 10;
@@ -55,10 +55,12 @@ struct ApiKey {
 }
 
 fn draw(output: Output, keygen: &Keygen) -> Result<(), Failure> {
-    let role = if keygen.read_only { Role::Read } else { Role::Full };
-    let (secret, line) = draw_api_key(&keygen.name, role).ok_or_else(|| {
+    let what = "cannot draw an API key";
+    let rights = rights(keygen);
+    rights.check().map_err(|why| Failure::usage(what, why, "See API keys in docs/operating.md."))?;
+    let (secret, line) = draw_api_key(&keygen.name, rights).ok_or_else(|| {
         let why = format!("{:?} is no name for an API key", keygen.name);
-        Failure::usage("cannot draw an API key", &why, "Use up to 64 letters, digits and -._")
+        Failure::usage(what, &why, "Use up to 64 letters, digits and -._")
     })?;
     let words = format!("{secret}\n{line}");
     print::one(output, &words, &ApiKey { name: keygen.name.clone(), secret, line });
@@ -66,6 +68,22 @@ fn draw(output: Output, keygen: &Keygen) -> Result<(), Failure> {
     print::say("        and name that file to clients with TENURE_API_KEY_FILE");
     print::say("the second line is for the file of `tenure serve --api-keys FILE`; SIGHUP lets a server read it again");
     Ok(())
+}
+
+/// What the new key may do.
+fn rights(keygen: &Keygen) -> KeyRights {
+    let role = match (keygen.role, keygen.read_only) {
+        (Some(KeyRole::Read), _) | (None, true) => Role::Read,
+        (Some(KeyRole::Hold), _) => Role::Hold,
+        (Some(KeyRole::Full) | None, _) => Role::Full,
+    };
+    KeyRights {
+        role,
+        prefixes: keygen.prefixes.clone(),
+        leases: keygen.leases,
+        requests: keygen.requests,
+        watchers: keygen.watchers,
+    }
 }
 
 /// A file on its way.

@@ -2,6 +2,7 @@
 
 use super::stop_signal;
 use crate::args::Serve;
+use crate::audit_log::{AuditLog, Orders};
 use crate::certificates::Certificates;
 use crate::config::{Effective, Settings};
 use crate::failure::Failure;
@@ -32,8 +33,14 @@ pub(crate) async fn serve(serve: Serve) -> Result<ExitCode, Failure> {
     let settings = Effective::of(&serve)?.settings;
     let traces = settings.otlp_endpoint.as_deref().map(|endpoint| Traces::open(endpoint, settings.otlp_ratio));
     let traces = traces.transpose()?;
-    let voice = Voice::raise(settings.log_format, &settings.log, traces.as_ref())?;
-    match (run(settings, serve.said.try_entry_again, voice, traces, clock).await, voice) {
+    let audit = settings.audit_log.as_deref().map(AuditLog::open).transpose()?;
+    let voice = Voice::raise(settings.log_format, &settings.log, traces.as_ref(), audit.as_ref())?;
+    let orders = audit.as_ref().map(AuditLog::orders);
+    let ended = run(settings, serve.said.try_entry_again, voice, (traces, orders), clock).await;
+    if let Some(audit) = audit {
+        audit.close();
+    }
+    match (ended, voice) {
         (Err(failure), Voice::Json) => Ok(failure.log()),
         (ended, _) => ended,
     }
@@ -43,7 +50,7 @@ async fn run(
     settings: Settings,
     try_entry_again: bool,
     voice: Voice,
-    traces: Option<Traces>,
+    (traces, audit): (Option<Traces>, Option<Orders>),
     clock: Arc<SystemClock>,
 ) -> Result<ExitCode, Failure> {
     let what = "cannot serve";
@@ -79,6 +86,9 @@ async fn run(
     let hangups = || signal(SignalKind::hangup()).map_err(|error| Failure::new(what, &error.to_string(), ""));
     if let Some(path) = settings.api_keys {
         tokio::spawn(read_keys_again(path, access, hangups()?));
+    }
+    if let Some(audit) = audit {
+        tokio::spawn(AuditLog::keep(audit, node.clone(), hangups()?));
     }
     if !certificates.are_none() {
         tokio::spawn(certificates.keep(node.clone(), hangups()?));

@@ -62,6 +62,8 @@ pub(super) struct Holding {
     pub(super) labels: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) api_key: String,
 }
 
 #[derive(Serialize)]
@@ -152,6 +154,7 @@ fn holding(name: &str, held: v1::Holding) -> Holding {
         handle: format!("{name}@{}", held.fence),
         mode: held.mode(),
         holder: held.holder,
+        api_key: held.api_key,
         lease: lease_text(held.lease),
         fence: held.fence,
         units: held.units,

@@ -148,7 +148,8 @@ fn tell_holders(page: &mut Page, show: &Show) {
 
 fn tell_holder(page: &mut Page, name: &str, held: &Holding) {
     let (since, mode) = (clock::local(held.since_wall_ms), words::mode(held.mode, held.units));
-    page.line(&format!("{name} is held by {} ({}, fence {}).", held.holder, mode, held.fence));
+    let key = if held.api_key.is_empty() { String::new() } else { format!(", key {}", held.api_key) };
+    page.line(&format!("{name} is held by {} ({mode}, fence {}{key}).", held.holder, held.fence));
     let left = match held.state.as_str() {
         "overdue" => format!("overdue, within a grace of {}", print::span_ms(held.grace_ms)),
         _ => {

@@ -142,6 +142,7 @@ impl Ledger {
         };
         // For each of the resources all that goes is looked through.
         self.work.took(superseded.claims.len() * acquire.wants.len());
+        self.may_supersede(&superseded)?;
         let order_ms = acquire.priority.order_ms(self.now);
         Ok(Ask { acquire, id, holder, order_ms, capacities, superseded })
     }

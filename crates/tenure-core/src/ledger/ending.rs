@@ -6,6 +6,7 @@ use super::resource::Claim;
 use super::seating::Waiter;
 use super::wheel::Due;
 use super::{EndedClaim, EndedLease, Holding, Ledger};
+use crate::actor::ApiKeyName;
 use crate::command::{Force, Free, ReleaseLease, Revoke, Which};
 use crate::event::{End, Event, Happening, Leave};
 use crate::fence::Fence;
@@ -35,6 +36,8 @@ pub struct Vacating {
     pub epoch: Option<Epoch>,
     /// When it is over.
     pub until: Moment,
+    /// The API key that its lease was begun with.
+    pub owner: Option<ApiKeyName>,
 }
 
 /// The end that something comes to, and how soon others may have what it held.
@@ -200,12 +203,13 @@ impl Ledger {
     fn end_lease(&mut self, id: LeaseId, ending: &Ending, happenings: &mut Vec<Happening>) {
         let lease = self.leases.remove(&id).expect("only a living lease can end");
         self.wheel.disarm(lease.armed, Due::Lease(id));
+        self.disown(lease.owner.as_ref());
         self.claims -= lease.stakes.len();
         for (name, stake) in &lease.stakes {
             happenings.push(match stake {
                 Stake::Holding(holding) => {
                     let until = ending.vacates_until(self.now, lease.deadline, holding);
-                    self.vacate(id, &lease.holder, name, holding, until, &ending.how)
+                    self.vacate(id, (&lease.holder, lease.owner.as_ref()), name, holding, until, &ending.how)
                 }
                 Stake::Waiting(arrival) => {
                     // A waiter for several resources leaves all their lines at the first of them.
@@ -236,7 +240,7 @@ impl Ledger {
     fn vacate(
         &mut self,
         id: LeaseId,
-        holder: &Holder,
+        (holder, owner): (&Holder, Option<&ApiKeyName>),
         name: &Name,
         holding: &Holding,
         until: Option<Moment>,
@@ -253,8 +257,8 @@ impl Ledger {
             Some(until) => {
                 resource.vacating.insert(fence);
                 resource.note_epoch(holder, epoch, Claim::Vacating(fence));
-                let (resource, holder) = (name.clone(), holder.clone());
-                self.vacating.insert(fence, Vacating { resource, lease: id, holder, mode, epoch, until });
+                let (resource, holder, owner) = (name.clone(), holder.clone(), owner.cloned());
+                self.vacating.insert(fence, Vacating { resource, lease: id, holder, mode, epoch, until, owner });
                 self.wheel.arm(until, Due::Free(fence));
             }
             None => {
@@ -304,11 +308,11 @@ impl Ledger {
         if let Some(ordered) = self.breaks.get(&holding.fence) {
             lease.index.breaks.remove(&(ordered.at, holding.fence));
         }
-        let (deadline, holder) = (lease.deadline, lease.holder.clone());
+        let (deadline, holder, owner) = (lease.deadline, lease.holder.clone(), lease.owner.clone());
         self.claims -= 1;
         self.detach(Some(id), 1);
         let until = ending.vacates_until(self.now, deadline, &holding);
-        self.vacate(id, &holder, name, &holding, until, &ending.how)
+        self.vacate(id, (&holder, owner.as_ref()), name, &holding, until, &ending.how)
     }
 
     /// Takes a waiter out of all its lines and off its lease, which may live on.

@@ -303,5 +303,6 @@ fn forget<K: Ord>(index: &mut BTreeMap<K, VecDeque<u64>>, key: &K, number: u64) 
 fn weight(event: &Event) -> usize {
     let instance = event.what.instance().map_or(0, InstanceKey::bytes);
     let key = event.what.key().map_or(0, |key| key.bytes().len());
-    event.what.resource().map_or(0, |name| name.as_str().len()) + key + instance
+    let api_key = event.api_key.as_ref().map_or(0, |key| key.as_str().len());
+    event.what.resource().map_or(0, |name| name.as_str().len()) + key + instance + api_key
 }

@@ -3,10 +3,11 @@
 use super::requests::Requests;
 use super::wheel::Due;
 use super::{Ledger, Suspect, registry};
+use crate::actor::ApiKeyName;
 use crate::command::{Grant, Renewal};
 use crate::event::{Event, Happening};
 use crate::fence::Fence;
-use crate::limits::{CONTENDED_MAX, LEASES_MAX, TTL_MS_DEFAULT};
+use crate::limits::{CONTENDED_MAX, TTL_MS_DEFAULT};
 use crate::mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy};
 use crate::names::{Holder, Key, Labels, LeaseId, Name, Note};
 use crate::registry::{InstanceKey, next_gap_ms};
@@ -55,6 +56,8 @@ pub struct Lease {
     pub(super) instances: BTreeSet<InstanceKey>,
     pub(super) children: BTreeSet<LeaseId>,
     pub(super) holder: Holder,
+    /// The API key that it was begun with.
+    pub(super) owner: Option<ApiKeyName>,
     pub(super) request: u64,
     pub(super) requests: Requests,
     pub(super) labels: Labels,
@@ -120,6 +123,11 @@ impl Lease {
     /// Whose lease it is.
     pub const fn holder(&self) -> &Holder {
         &self.holder
+    }
+
+    /// The API key that it was begun with; none without keys.
+    pub const fn owner(&self) -> Option<&ApiKeyName> {
+        self.owner.as_ref()
     }
 
     /// How long it lives without a renewal.
@@ -312,9 +320,7 @@ impl Ledger {
             let class = self.named_class(name)?;
             grant.ttl.map_or(Ok(()), |ttl| class.accepts(ttl))?;
         }
-        if self.leases.len() >= LEASES_MAX {
-            return Err(Refusal::Full { what: "leases", max: LEASES_MAX });
-        }
+        self.may_begin_another()?;
         grant.parent.map_or(Ok(()), |parent| self.may_bear(parent))
     }
 
@@ -326,7 +332,8 @@ impl Ledger {
             let parent = self.leases.get_mut(&parent).expect("a child begins under a living lease");
             parent.children.insert(grant.lease);
         }
-        let lease = self.new_lease(grant, class.as_ref(), origin);
+        let owner = self.own();
+        let lease = Lease { owner, ..self.new_lease(grant, class.as_ref(), origin) };
         self.leases.insert(grant.lease, lease);
         self.extend(grant.lease);
         let lease = self.leases.get_mut(&grant.lease).expect("it was just put there");
@@ -346,6 +353,7 @@ impl Ledger {
         let default_ttl = || Ttl::from_millis(TTL_MS_DEFAULT).expect("the default TTL is in range");
         Lease {
             holder: grant.holder.clone(),
+            owner: None,
             request: grant.request,
             requests: Requests::default(),
             ttl: grant.ttl.or(class.map(|class| class.ttl)).unwrap_or_else(default_ttl),

@@ -17,12 +17,14 @@ mod registry;
 mod renewing;
 mod requests;
 mod resource;
+mod rights;
 mod seating;
 mod snapshot;
 mod timing;
 mod tree;
 mod wheel;
 
+use crate::actor::{Actor, ApiKeyName};
 use crate::command::{Command, Entry};
 use crate::event::{End, Event, Happening, Leave, Revision};
 use crate::fence::Fence;
@@ -76,6 +78,10 @@ pub struct Ledger {
     /// Waiters who may be able to sit, and were not looked at yet.
     to_seat: BTreeSet<OrderKey>,
     history: History,
+    /// How many living leases were begun with each API key. An index.
+    owners: BTreeMap<ApiKeyName, usize>,
+    /// The API key whose command is applied; none between commands.
+    actor: Option<Actor>,
     /// Everything that falls due, rebuilt from the above, never state itself.
     wheel: Wheel,
     /// The stakes of all leases. An index.
@@ -285,14 +291,14 @@ impl Ledger {
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
             outcome.get_or_insert_with(|| {
                 has_room(events.len() - before.0, self.work.used() - before.1)?;
-                self.command(command, &mut events)
+                self.command_of_key(command, &mut events)
             });
         }
         self.seat_all(&mut events);
         self.tell_cleared(&mut events);
         let cleared = self.keyspace.clear();
         self.history.remember_events(&events);
-        let renewed = entry.commands.iter().map(|command| match command {
+        let renewed = entry.commands.iter().map(|command| match command.plain() {
             Command::Renew(renew) => renew.leases.len(),
             _ => 1,
         });
@@ -311,6 +317,7 @@ impl Ledger {
             Command::Grant(grant) => self.grant(grant, events),
             Command::Acquire(acquire) => self.acquire(acquire, events),
             Command::Renew(_) | Command::RenewHandle(_) => unreachable!("renewals go first"),
+            Command::Attributed(_) => unreachable!("its key was taken off"),
             Command::Release(release) => self.release(release, events),
             Command::ReleaseLease(release) => self.release_lease(release, events),
             Command::Cancel(cancel) => self.cancel(cancel, events),
@@ -401,7 +408,7 @@ impl Ledger {
     /// Numbers what one visible change made happen.
     fn happened(&mut self, happenings: Vec<Happening>, events: &mut Vec<Event>) {
         self.revision.0 += 1;
-        let count = happenings.len();
+        let (count, api_key) = (happenings.len(), self.actor.as_ref().map(|actor| actor.key.clone()));
         for (n, what) in happenings.into_iter().enumerate() {
             events.push(Event {
                 revision: self.revision,
@@ -409,6 +416,7 @@ impl Ledger {
                 last: n + 1 == count,
                 at: self.now,
                 wall_ms: self.wall_ms,
+                api_key: api_key.clone(),
                 what,
             });
         }

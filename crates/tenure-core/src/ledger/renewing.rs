@@ -61,16 +61,19 @@ impl Ledger {
 
     /// Renews the leases of one command that hang on no other. Their children wait until all of these had their turn.
     fn roots(&mut self, command: usize, asked: &Command, later: &mut Vec<Job>) -> Answers {
-        match asked {
+        let actor = asked.actor();
+        match asked.plain() {
             Command::Renew(renew) => {
                 let kind = renew.kind;
                 let jobs = renew.leases.iter().enumerate();
                 let each = jobs.map(|(item, renewal)| {
+                    self.may_renew_as(actor, renewal.lease)?;
                     self.now_or_later(Job { generation: 1, command, item, renewal: *renewal, kind }, later)
                 });
                 Answers::Each(each.collect())
             }
             Command::RenewHandle(renew) => Answers::One(self.behind(&renew.handle).and_then(|lease| {
+                self.may_renew_as(actor, lease)?;
                 let (renewal, kind) = (Renewal { lease, ttl: renew.ttl }, renew.kind);
                 self.now_or_later(Job { generation: 1, command, item: 0, renewal, kind }, later)
             })),

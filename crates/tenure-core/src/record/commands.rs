@@ -2,7 +2,7 @@
 
 use super::keys::{KeysRecord, PutRecord, TxnRecord};
 use super::registry::{DeregisterRecord, DrainRecord, HealthRecord, RegisterRecord, UpdateRecord};
-use super::requests::{NumberRecord, ReleaseLeaseRecord, number, number_record, proof, secret_number};
+use super::requests::{ActorRecord, NumberRecord, ReleaseLeaseRecord, number, number_record, proof, secret_number};
 use super::{
     ClassRecord, Damage, LifetimeRecord, ModeRecord, class, class_record, epoch, fence, holder, label_pairs, labels,
     lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority, span,
@@ -29,6 +29,8 @@ use prost::Message;
 pub(super) struct CommandRecord {
     #[prost(oneof = "CommandKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21")]
     kind: Option<CommandKind>,
+    #[prost(message, optional, tag = "22")]
+    actor: Option<ActorRecord>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -260,7 +262,7 @@ struct DefineRecord {
 
 impl Command {
     pub(super) fn record(&self) -> CommandRecord {
-        let kind = match self {
+        let kind = match self.plain() {
             Self::Grant(grant) => CommandKind::Grant(grant.record()),
             Self::Acquire(acquire) => CommandKind::Acquire(acquire.record()),
             Self::Renew(renew) => CommandKind::Renew(renew.record()),
@@ -313,11 +315,17 @@ impl Command {
             Self::Drain(drain) => CommandKind::Drain(drain.record()),
             Self::Deregister(deregister) => CommandKind::Deregister(deregister.record()),
             Self::SetHealth(set) => CommandKind::SetHealth(set.record()),
+            Self::Attributed(_) => unreachable!("a plain command has no key"),
         };
-        CommandRecord { kind: Some(kind) }
+        CommandRecord { kind: Some(kind), actor: self.actor().map(ActorRecord::of) }
     }
 
     pub(super) fn read(record: CommandRecord) -> Result<Self, Damage> {
+        let actor = record.actor.as_ref().map(ActorRecord::read).transpose()?;
+        Ok(Self::read_plain(record)?.recorded_with(actor))
+    }
+
+    fn read_plain(record: CommandRecord) -> Result<Self, Damage> {
         let kind = record.kind.ok_or_else(|| Damage::new("a command of a kind that this build does not know"))?;
         Ok(match kind {
             CommandKind::Grant(grant) => Self::Grant(Grant::read(&grant)?),

@@ -1,7 +1,10 @@
-//! The shape on disk of what a request says of itself: its number, and what it shows of being the holder's.
+//! The shape on disk of what a request says of itself: its number, what it shows of being the holder's, and the API key that
+//! it was sent with.
 
-use super::Damage;
+use super::{Damage, api_key};
+use crate::actor::{Actor, Reach};
 use crate::request::{Proof, RequestNumber, Secret};
+use alloc::string::{String, ToString};
 use prost::Message;
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -44,5 +47,38 @@ pub(super) fn proof(secret: u64, shows_nothing: bool) -> Result<Proof, Damage> {
         (None, true) => Ok(Proof::Nothing),
         (secret, false) => Ok(Proof::of(secret)),
         (Some(_), true) => Err(Damage::new("a release that shows a secret and nothing")),
+    }
+}
+
+/// The API key that a command was sent with.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ActorRecord {
+    #[prost(string, tag = "1")]
+    key: String,
+    /// 0 all, 1 named, 2 own.
+    #[prost(uint32, tag = "2")]
+    reach: u32,
+    #[prost(uint32, optional, tag = "3")]
+    leases_max: Option<u32>,
+}
+
+impl ActorRecord {
+    pub(super) fn of(actor: &Actor) -> Self {
+        let reach = match actor.reach {
+            Reach::All => 0,
+            Reach::Named => 1,
+            Reach::Own => 2,
+        };
+        Self { key: actor.key.to_string(), reach, leases_max: actor.leases_max }
+    }
+
+    pub(super) fn read(&self) -> Result<Actor, Damage> {
+        let reach = match self.reach {
+            0 => Reach::All,
+            1 => Reach::Named,
+            2 => Reach::Own,
+            _ => return Err(Damage::new("rights of a key that this build does not know")),
+        };
+        Ok(Actor { key: api_key(&self.key)?, reach, leases_max: self.leases_max })
     }
 }

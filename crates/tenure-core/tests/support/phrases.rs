@@ -174,6 +174,7 @@ pub(crate) fn refusal(cast: &Cast, refusal: &Refusal) -> String {
         Refusal::BadInstance { instance, why } => format!("{instance} cannot be so: {why}"),
         Refusal::Full { what, max } => format!("no room, {what} at most {max}"),
         Refusal::Overloaded { what, max } => format!("too much at once, {what} at most {max}"),
+        Refusal::Denied { .. } | Refusal::TooManyLeases { .. } => refusal.to_string(),
     };
     format!("refused: {why}")
 }

@@ -27,7 +27,7 @@ impl Story<'_> {
             Ok(reply) => reply,
             Err(refusal) => return vec![phrases::refusal(self.cast, refusal)],
         };
-        let line = match (command, reply) {
+        let line = match (command.plain(), reply) {
             (Command::Renew(renew), Reply::Renewed(answers)) => {
                 assert_eq!(renew.leases.len(), answers.len(), "each lease has its own answer");
                 let each = renew.leases.iter().zip(answers);

@@ -206,6 +206,16 @@ impl Tally {
         assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
     }
 
+    /// Whether keys were denied what they may not do, and were allowed what they may.
+    pub(crate) fn assert_rights_were_seen(&self) {
+        if few_cases() {
+            return;
+        }
+        let rights = ["refusal Denied", "refusal TooManyLeases", "event Seated", "event Put", "event Registered"];
+        let missing = rights.iter().filter(|what| !self.0.contains_key(*what));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "never put to the test");
+    }
+
     fn see_those(&mut self, notable: &[(bool, &'static str)]) {
         notable.iter().filter(|(is_so, _)| *is_so).for_each(|(_, what)| self.see(what));
     }
@@ -278,7 +288,7 @@ impl Tally {
     /// Counts what one entry did to a ledger.
     pub(crate) fn entry(&mut self, before: &Ledger, entry: &Entry, applied: &Applied) {
         for (command, outcome) in entry.commands.iter().zip(&applied.outcomes) {
-            if let Command::Txn(txn) = command {
+            if let Command::Txn(txn) = command.plain() {
                 match outcome {
                     Ok(Reply::Txn(done)) => self.txn(txn, done, 0),
                     _ => self.see("txn refused"),
@@ -438,6 +448,8 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
         Refusal::BadInstance { .. } => "refusal BadInstance",
         Refusal::Full { .. } => "refusal Full",
         Refusal::Overloaded { .. } => "refusal Overloaded",
+        Refusal::Denied { .. } => "refusal Denied",
+        Refusal::TooManyLeases { .. } => "refusal TooManyLeases",
     }
 }
 

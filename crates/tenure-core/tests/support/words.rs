@@ -7,14 +7,39 @@ use super::cast::{Cast, read_span};
 use super::{holder, ttl};
 use std::str::FromStr;
 use tenure_core::{
-    Acquire, Break, Cancel, Class, Command, Compact, Counts, Define, Delete, Epoch, Force, Free, Grant, Handle, Hang,
-    Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy, Priority, Proof, Put,
-    Release, ReleaseLease, Renew, RenewHandle, Renewal, RequestNumber, Revoke, Secret, Span, Transfer, Ttl, Units,
-    Wait, Want, Which, limits,
+    Acquire, Actor, ApiKeyName, Break, Cancel, Class, Command, Compact, Counts, Define, Delete, Epoch, Force, Free,
+    Grant, Handle, Hang, Holder, Key, Keys, Kind, Label, Labels, LeaseId, Lifetime, Mode, Name, Note, On, Policy,
+    Priority, Proof, Put, Reach, Release, ReleaseLease, Renew, RenewHandle, Renewal, RequestNumber, Revoke, Secret,
+    Span, Transfer, Ttl, Units, Wait, Want, Which, limits,
 };
 
 /// The command that a sentence means.
 pub(crate) fn command(cast: &mut Cast, text: &str) -> Result<Command, String> {
+    match text.strip_prefix('[').map(|rest| rest.split_once("] ").ok_or("a `[` is not closed")) {
+        Some(parts) => {
+            let (actor, text) = parts?;
+            Ok(plain(cast, text)?.sent_with(read_actor(actor)?))
+        }
+        None => plain(cast, text),
+    }
+}
+
+/// `KEY [own|named] [at most N]`: the API key that a command is sent with.
+fn read_actor(text: &str) -> Result<Actor, String> {
+    let (text, leases_max) = match text.split_once(" at most ") {
+        Some((text, number)) => (text, Some(number.parse().map_err(|_| format!("`{number}` is no number"))?)),
+        None => (text, None),
+    };
+    let (key, reach) = match text.split_once(' ') {
+        None => (text, Reach::All),
+        Some((key, "own")) => (key, Reach::Own),
+        Some((key, "named")) => (key, Reach::Named),
+        Some((_, other)) => return Err(format!("`{other}` is no reach of a key")),
+    };
+    Ok(Actor { key: ApiKeyName::parse(key).map_err(|bad| bad.to_string())?, reach, leases_max })
+}
+
+fn plain(cast: &mut Cast, text: &str) -> Result<Command, String> {
     let (verb, rest) = text.split_once(' ').ok_or_else(|| format!("`{text}` says too little"))?;
     // Whatever is forced ends with its reason, which is no sentence of this language.
     let (rest, reason) = match verb {

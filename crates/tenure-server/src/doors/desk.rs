@@ -4,12 +4,16 @@
 use super::fresh::Freshness;
 use super::look::{instance, key, lease, past, resource};
 use super::unready;
+use crate::access::Caller;
+use crate::access::audit::{Change, is_listened_to};
 use crate::cluster::CannotChange;
 use crate::lessor::Unready;
+use crate::metrics::OK;
 use crate::node::Node;
 use crate::peers::v1 as peer;
-use crate::peers::v1::change::Body as Change;
+use crate::peers::v1::change::Body as Member;
 use bytes::Bytes;
+use prost::Message;
 use std::sync::Arc;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
@@ -18,17 +22,28 @@ use tenure_api::{
     BadRequest, Code, failure, read_handle, read_instance, read_key, read_lease, read_name, read_request, v1,
     write_outcome,
 };
-use tenure_core::{InstanceKey, LeaseId, Ledger, Moment, Refusal};
+use tenure_core::{Command, InstanceKey, Keys, Lease, LeaseId, Ledger, Moment, Outcome, Refusal};
 
 #[derive(Clone)]
 pub(crate) struct Desk {
     node: Node,
     fresh: Arc<Freshness>,
+    /// In whose name it orders and looks.
+    caller: Caller,
 }
 
 impl Desk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, fresh: Arc::default() }
+        Self { node, fresh: Arc::default(), caller: Caller::default() }
+    }
+
+    /// The same desk for a caller.
+    pub(crate) fn of(&self, caller: Caller) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    pub(super) const fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     pub(super) fn node(&self) -> &Node {
@@ -42,9 +57,35 @@ impl Desk {
 
     /// Orders what one request asks for, at the leader if that is another node.
     pub(crate) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
+        let read = || read_request(Some(ask.clone()), &|| self.node.draw_lease()).ok();
+        let change = is_listened_to().then(read).flatten().and_then(|command| Change::of(&command));
+        let answer = self.order_anywhere(ask).await;
+        self.audit(change, answer.as_ref());
+        answer
+    }
+
+    /// Tells the audit log how a change was answered.
+    pub(super) fn audit(&self, change: Option<Change>, answer: Result<&Tell, &Failure>) {
+        let Some(change) = change else { return };
+        let drawn = match answer {
+            Ok(Tell::Grant(reply)) => Some(reply.lease),
+            Ok(Tell::Acquire(reply)) => Some(reply.lease),
+            Ok(Tell::Register(reply)) => Some(reply.lease),
+            _ => None,
+        };
+        change.answered(self.node.wall_ms(), &self.caller, answer.err().map_or(OK, |failure| &failure.code), drawn);
+    }
+
+    async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Failure> {
         let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
         let request = v1::Request { id: 0, body: Some(ask) };
-        let answer = self.node.forward(leader, request).await.map_err(|not_yet| unready(&not_yet))?;
+        if self.caller.is_limited() {
+            // The leader trusts the node that passes a request on, so names are compared here.
+            let command = read_request(request.body.clone(), &|| self.node.draw_lease()).map_err(bad)?;
+            self.caller.may_order(&command)?;
+        }
+        let forward = peer::Forward { request: request.encode_to_vec().into(), actor: self.caller.actor() };
+        let answer = self.node.forward(leader, forward).await.map_err(|not_yet| unready(&not_yet))?;
         match answer.body {
             Some(Tell::Failure(failure)) => Err(failure),
             Some(tell) => Ok(tell),
@@ -55,11 +96,22 @@ impl Desk {
     /// Orders what one request asks for, at this node.
     pub(crate) async fn order_here(&self, ask: Ask) -> Result<Tell, Failure> {
         let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
-        let outcome = self.node.order(command).await.map_err(|not_yet| unready(&not_yet))?;
+        let outcome = self.command(command).await?;
         match write_outcome(&outcome) {
             Tell::Failure(failure) => Err(failure),
             tell => Ok(tell),
         }
+    }
+
+    /// Orders a command at this node, in the name of the caller.
+    pub(super) async fn command(&self, command: Command) -> Result<Outcome, Failure> {
+        self.caller.may_order(&command)?;
+        self.node.order(self.caller.sign(command)).await.map_err(|not_yet| unready(&not_yet))
+    }
+
+    /// Whether the caller may discover a service, or the services under a prefix.
+    pub(super) fn may_discover(&self, service: &str, prefix: &str) -> Result<(), Failure> {
+        if service.is_empty() { self.caller.may_list(prefix) } else { self.caller.may_use(service) }
     }
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
@@ -72,23 +124,37 @@ impl Desk {
 
     pub(super) async fn verify(&self, request: &v1::VerifyRequest) -> Result<v1::VerifyReply, Failure> {
         let handle = read_handle(&request.handle).map_err(bad)?;
+        self.caller.may_use(handle.resource.as_str())?;
         self.read(false, |ledger, now| resource::verify(ledger, &handle, now)).await?.map_err(refused)
     }
 
     pub(super) async fn show(&self, request: &v1::ShowRequest) -> Result<v1::ShowReply, Failure> {
         let name = read_name(&request.resource).map_err(bad)?;
-        self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await
+        self.caller.may_use(name.as_str())?;
+        let mut reply = self.read(request.stale, |ledger, now| resource::show(ledger, &name, now)).await?;
+        if self.caller.is_limited() {
+            // Who waits here may wait elsewhere, too.
+            let is_inside = |name: &str| self.caller.may_use(name).is_ok();
+            reply.blockers.retain(|blocker| is_inside(&blocker.resource));
+            reply.line.iter_mut().for_each(|waiter| waiter.resources.retain(|name| is_inside(name)));
+        }
+        Ok(reply)
     }
 
     pub(super) async fn show_lease(&self, request: v1::ShowLeaseRequest) -> Result<v1::ShowLeaseReply, Failure> {
         let id = read_lease(request.lease).map_err(bad)?;
-        self.read(request.stale, |ledger, now| lease::show(ledger, id, now)).await?.map_err(refused)
+        let look = |ledger: &Ledger, now| {
+            self.caller.may_see_lease(ledger.lease(id).and_then(Lease::owner))?;
+            lease::show(ledger, id, now).map_err(refused)
+        };
+        self.read(request.stale, look).await?
     }
 
     pub(super) async fn list_resources(
         &self,
         request: &v1::ListResourcesRequest,
     ) -> Result<v1::ListResourcesReply, Failure> {
+        self.caller.may_list(&request.prefix)?;
         self.read(request.stale, |ledger, now| resource::list(ledger, request, now)).await
     }
 
@@ -103,16 +169,19 @@ impl Desk {
 
     pub(super) async fn get_key(&self, request: &v1::GetKeyRequest) -> Result<v1::GetKeyReply, Failure> {
         let key = read_key(&request.key).map_err(bad)?;
+        self.caller.may_use_key(&key)?;
         self.read(request.stale, |ledger, _| key::get(ledger, &key)).await
     }
 
     pub(super) async fn list_keys(&self, request: &v1::ListKeysRequest) -> Result<v1::ListKeysReply, Failure> {
+        self.caller.may_use_keys(&Keys::Prefix(request.prefix.as_slice().into()))?;
         self.read(request.stale, |ledger, _| key::list(ledger, request)).await
     }
 
     pub(super) async fn discover(&self, request: &v1::DiscoverRequest) -> Result<v1::DiscoverReply, Failure> {
         let wanted = instance::Wanted::read(request).map_err(bad)?;
         let from = instance::read_from(&request.from).map_err(bad)?;
+        self.may_discover(&request.service, &request.service_prefix)?;
         let page = (from.as_ref(), request.limit);
         self.read(request.stale, |ledger, now| instance::discover(ledger, &wanted, page, now)).await
     }
@@ -122,11 +191,13 @@ impl Desk {
         request: &v1::ShowInstanceRequest,
     ) -> Result<v1::ShowInstanceReply, Failure> {
         let key = read_instance(&request.service, &request.id).map_err(bad)?;
+        self.caller.may_use(key.service.as_str())?;
         self.read(request.stale, |ledger, now| instance::show(ledger, &key, now)).await?.map_err(refused)
     }
 
     /// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
     pub(super) async fn lease_of(&self, key: &InstanceKey, named: (u64, u64), stale: bool) -> Result<LeaseId, Failure> {
+        self.caller.may_use(key.service.as_str())?;
         self.read(stale, |ledger, _| instance::lease_of(ledger, key, named)).await?.map_err(refused)
     }
 
@@ -134,11 +205,16 @@ impl Desk {
         &self,
         request: &v1::ListServicesRequest,
     ) -> Result<v1::ListServicesReply, Failure> {
+        self.caller.may_list(&request.prefix)?;
         self.read(request.stale, |ledger, now| instance::services(ledger, request, now)).await
     }
 
     pub(super) async fn history(&self, request: &v1::HistoryRequest) -> Result<v1::HistoryReply, Failure> {
         let wanted = past::Wanted::read(request).map_err(bad)?;
+        match request.resource.as_str() {
+            "" => self.caller.may_list(&request.prefix)?,
+            name => self.caller.may_use(name)?,
+        }
         self.read(request.stale, |ledger, now| past::history(ledger, request, &wanted, now)).await
     }
 
@@ -182,24 +258,28 @@ impl Desk {
 
     pub(super) async fn add_member(&self, request: &v1::AddMemberRequest) -> Result<v1::MembersReply, Failure> {
         let v1::AddMemberRequest { node, peer_addr } = request.clone();
-        self.change(Change::Admit(peer::Admit { node, peer_addr })).await
+        let change = Change::named("add_member", node.to_string());
+        self.change(change, Member::Admit(peer::Admit { node, peer_addr })).await
     }
 
     pub(super) async fn remove_member(&self, node: u64) -> Result<v1::MembersReply, Failure> {
-        self.change(Change::Remove(node)).await
+        self.change(Change::named("remove_member", node.to_string()), Member::Remove(node)).await
     }
 
     pub(super) async fn transfer_lead(&self, node: u64) -> Result<v1::MembersReply, Failure> {
-        self.change(Change::TransferTo(node)).await
+        self.change(Change::named("transfer_lead", node.to_string()), Member::TransferTo(node)).await
     }
 
     /// A backup of everything that was acknowledged before the call.
     pub(super) async fn backup(&self) -> Result<Bytes, Failure> {
-        let backup = self.node.backup().await.map_err(|not_yet| unready(&not_yet))?;
-        Ok(backup.into())
+        let change = Change::named("backup", String::new());
+        let backup = self.node.backup().await.map_err(|not_yet| unready(&not_yet));
+        let code = backup.as_ref().err().map_or(OK, |failure| &failure.code);
+        change.into_iter().for_each(|it| it.answered(self.node.wall_ms(), &self.caller, code, None));
+        backup.map(Bytes::from)
     }
 
-    async fn change(&self, change: Change) -> Result<v1::MembersReply, Failure> {
+    async fn change(&self, told: Option<Change>, change: Member) -> Result<v1::MembersReply, Failure> {
         let cannot = |cannot: CannotChange| {
             let code = match cannot {
                 CannotChange::Refused(_) => Code::NotChanged,
@@ -207,8 +287,10 @@ impl Desk {
             };
             Failure { code: code.text().into(), message: cannot.to_string(), ..Failure::default() }
         };
-        let members = self.node.change(change).await.map_err(cannot)?;
-        Ok(self.told_of(members))
+        let members = self.node.change(change).await.map_err(cannot);
+        let code = members.as_ref().err().map_or(OK, |failure| &failure.code);
+        told.into_iter().for_each(|it| it.answered(self.node.wall_ms(), &self.caller, code, None));
+        Ok(self.told_of(members?))
     }
 }
 
@@ -220,4 +302,62 @@ fn bad(bad: BadRequest) -> Failure {
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
 fn refused(refusal: Refusal) -> Failure {
     failure(&refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{ApiKeys, KeyRights, Role, draw_api_key, of_grpc};
+    use crate::cluster::tests::{Room, leader, open};
+    use crate::disk::MemoryDisk;
+
+    fn caller(name: &str, rights: KeyRights) -> Caller {
+        let (secret, line) = draw_api_key(name, rights).unwrap();
+        let access = crate::access::Access::by(ApiKeys::parse(&line).unwrap());
+        access.admit(Some(secret.as_bytes()), of_grpc("/tenure.v1.Tenure/Acquire"), None).unwrap()
+    }
+
+    fn acquire(resource: &str, lease: u64) -> Ask {
+        let grant =
+            v1::GrantRequest { lease, holder: "h".into(), ttl_ms: 60_000, request: 1, ..v1::GrantRequest::default() };
+        Ask::Acquire(v1::AcquireRequest {
+            resource: resource.into(),
+            grant: Some(grant),
+            ..v1::AcquireRequest::default()
+        })
+    }
+
+    fn release(lease: u64) -> Ask {
+        Ask::ReleaseLease(v1::ReleaseLeaseRequest { lease, ..v1::ReleaseLeaseRequest::default() })
+    }
+
+    /// A follower looks at the key, and the leader decides by it as if it had been asked itself.
+    #[tokio::test(start_paused = true)]
+    async fn follower_passes_the_key_on() {
+        let (room, disk) = (Room::default(), MemoryDisk::new);
+        let mut nodes = Vec::new();
+        for node in 1..=3 {
+            nodes.push(open(&room, node, &disk()).await);
+        }
+        let first = leader(&nodes).await;
+        let follower = nodes.iter().find(|node| node.identity() != first.identity()).unwrap();
+        let of = |node: &Node, name: &str, rights: KeyRights| Desk::new(node.clone()).of(caller(name, rights));
+        let hold = || KeyRights::from(Role::Hold);
+        of(follower, "ann", hold()).order(acquire("db/leader", 1)).await.unwrap();
+        let owner = first.read_stale(|ledger| ledger.leases_from(None).next().and_then(|(_, it)| it.owner().cloned()));
+        assert_eq!(owner.unwrap().as_str(), "ann", "the leader knows whose lease it is");
+        for node in [follower, &first] {
+            let denied = of(node, "bob", hold()).order(release(1)).await.unwrap_err();
+            assert_eq!(denied.code, "denied", "{denied:?}");
+        }
+        let under = KeyRights { prefixes: vec!["jobs/".into()], ..KeyRights::default() };
+        let denied = of(follower, "dan", under.clone()).order(acquire("db/other", 2)).await.unwrap_err();
+        assert_eq!(denied.code, "denied", "names are compared before they are passed on");
+        of(follower, "dan", under).order(acquire("jobs/a", 2)).await.unwrap();
+        let few = || KeyRights { leases: Some(1), ..hold() };
+        of(follower, "eve", few()).order(acquire("jobs/b", 3)).await.unwrap();
+        let full = of(&first, "eve", few()).order(acquire("jobs/c", 4)).await.unwrap_err();
+        assert_eq!((full.code.as_str(), full.max), ("too_many", 1), "leases are counted over all nodes");
+        of(follower, "ann", hold()).order(release(1)).await.unwrap();
+    }
 }

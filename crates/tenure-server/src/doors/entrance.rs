@@ -1,44 +1,19 @@
-//! In front of all doors: whether whoever asks may. The one place where that is decided; what is not named here needs a key
-//! that may do everything. A client that names another cluster than this one is refused, too.
+//! In front of all doors: authentication, and whether the role of the key allows the call, by the tables of `access/calls.rs`.
+//! A client that names another cluster than this one is refused, too.
 
 use super::revocable::revocable;
-use super::{etcd, http, xds};
-use crate::access::{Access, Need};
+use super::{etcd, http};
+use crate::access::audit;
+use crate::access::{Access, Caller, Counts, Need, Rule, WatchRoom, of_grpc, of_http};
 use crate::listen::Peer;
 use crate::metrics::{Call, Door};
 use crate::node::Node;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use tenure_api::v1::Failure;
 use tenure_api::{CLUSTER_HEADER, Code, failure_status};
-
-/// Paths that say only whether the server is there.
-const PROBES: [&str; 2] = ["/healthz", "/readyz"];
-const HEALTH: &str = "/grpc.health.v1.Health/";
-
-/// Calls of gRPC that change nothing. The stream is not one of them: all that it carries are orders.
-const REFLECTION: &str = "/grpc.reflection.";
-const NATIVE: &str = "/tenure.v1.Tenure/";
-const READS: [&str; 16] = [
-    "Discover",
-    "GetKey",
-    "History",
-    "ListClasses",
-    "ListKeys",
-    "ListLeases",
-    "ListResources",
-    "ListServices",
-    "Members",
-    "Show",
-    "ShowInstance",
-    "ShowLease",
-    "Status",
-    "Verify",
-    "Watch",
-    "WatchInstances",
-];
 
 /// Looks at whoever asks.
 #[derive(Clone)]
@@ -56,27 +31,43 @@ impl Entrance {
     pub(super) fn admit(&self, request: &Request, door: Door) -> Result<Ticket, Response> {
         let (path, headers) = (request.uri().path(), request.headers());
         let is_etcd = etcd::is_etcd(door, path);
-        let (need, shown) = match door {
-            _ if is_etcd => (etcd::need(door, path), etcd::token(headers)),
-            Door::Http => (need_of_http(request.method(), path), shown(headers)),
-            Door::Etcd | Door::Grpc | Door::Stream => (need_of_grpc(path), shown(headers)),
+        let (rule, shown) = match door {
+            _ if is_etcd => (etcd::rule(door, path), etcd::token(headers)),
+            Door::Http => (of_http(request.method(), path), shown(headers)),
+            Door::Etcd | Door::Grpc | Door::Stream => (of_grpc(path), shown(headers)),
         };
-        let refusal = self.access.refusal(shown, need).or_else(|| self.other_cluster(headers));
-        let Some(failure) = refusal else {
-            if need != Need::Nothing
-                && let Some(peer) = request.extensions().get::<Peer>()
-            {
-                peer.is_known();
+        let peer = request.extensions().get::<Peer>();
+        let admitted = self.access.admit(shown, rule, peer.and_then(Peer::ip));
+        let admitted = admitted.and_then(|caller| self.count(caller, rule));
+        let failure = match (admitted, self.other_cluster(headers)) {
+            (Ok((caller, room)), None) => {
+                if rule.need != Need::Nothing {
+                    peer.iter().for_each(|peer| peer.is_known());
+                }
+                return Ok(Ticket { rule, caller, room });
             }
-            return Ok(Ticket { need, shown: shown.filter(|_| self.access.is_asked_for()).map(<[u8]>::to_vec) });
+            (Ok(_), Some(failure)) | (Err(failure), _) => failure,
         };
         tracing::debug!(path, code = failure.code, "a request was refused");
+        if failure.code == Code::Denied.text() && rule.need != Need::Read {
+            let who = self.access.who(shown, peer.and_then(Peer::ip));
+            audit::refused(self.node.wall_ms(), &who, path, &failure.code);
+        }
         self.node.metrics().asked(door, Call::Other).answered(&failure.code);
         Err(match door {
             _ if is_etcd => etcd::refusal(door, headers, &failure),
             Door::Http => http::refused(failure),
             Door::Etcd | Door::Grpc | Door::Stream => failure_status(&failure).into_http::<Body>(),
         })
+    }
+
+    /// Counts a request against the limits of its key.
+    fn count(&self, caller: Caller, rule: Rule) -> Result<(Caller, WatchRoom), Failure> {
+        if rule.counts != Counts::Nothing {
+            caller.take_request(self.node.monotonic())?;
+        }
+        let room = if rule.counts == Counts::Watch { caller.take_watcher()? } else { WatchRoom::default() };
+        Ok((caller, room))
     }
 
     /// The refusal of a client that has been using another cluster. One that names none is answered by any.
@@ -106,37 +97,28 @@ impl Entrance {
     }
 
     /// Ends an answer that takes long when the key of its request is revoked.
-    pub(super) fn follow(&self, ticket: &Ticket, door: Door, response: Response) -> Response {
-        revocable(response, &self.access, ticket.shown.as_deref(), ticket.need, door != Door::Http)
+    pub(super) fn follow(&self, ticket: Ticket, door: Door, response: Response) -> Response {
+        let Ticket { rule, caller, room } = ticket;
+        let revoked = self.access.revoked(&caller, rule).map(|revoked| async move {
+            let failure = revoked.await;
+            // A watch counts until its answer is over.
+            drop(room);
+            failure
+        });
+        revocable(response, revoked, door != Door::Http)
     }
 }
 
-/// What a request that was let in has shown, and what for.
+/// Who makes a request that was let in, and what it needs.
 pub(super) struct Ticket {
-    need: Need,
-    shown: Option<Vec<u8>>,
+    rule: Rule,
+    pub(super) caller: Caller,
+    room: WatchRoom,
 }
 
 /// A cluster as clients and people see it.
 fn cluster_text(cluster: u64) -> String {
     format!("{cluster:016x}")
-}
-
-fn need_of_http(method: &Method, path: &str) -> Need {
-    match *method {
-        _ if PROBES.contains(&path) => Need::Nothing,
-        Method::GET | Method::HEAD => Need::Read,
-        _ => Need::Full,
-    }
-}
-
-fn need_of_grpc(path: &str) -> Need {
-    let is_read = path.strip_prefix(NATIVE).is_some_and(|call| READS.contains(&call));
-    match path {
-        _ if path.starts_with(HEALTH) => Need::Nothing,
-        _ if is_read || path.starts_with(REFLECTION) || xds::is_xds(path) => Need::Read,
-        _ => Need::Full,
-    }
 }
 
 /// The secret that is shown. Whoever shows two shows none.
@@ -150,73 +132,6 @@ fn shown(headers: &HeaderMap) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use axum::http::HeaderValue;
-    use prost::Message;
-
-    /// What a call needs is decided by whoever adds it, not by chance.
-    #[test]
-    fn every_call_of_the_treaty_is_a_read_or_is_known_to_write() {
-        let writes = [
-            "Stream",
-            "Grant",
-            "Acquire",
-            "Renew",
-            "RenewHandle",
-            "Release",
-            "Cancel",
-            "Revoke",
-            "ReleaseLease",
-            "BreakClaims",
-            "Transfer",
-            "AddMember",
-            "RemoveMember",
-            "TransferLead",
-            "Backup",
-            "DefineResource",
-            "SetClass",
-            "Put",
-            "Delete",
-            "Register",
-            "UpdateInstance",
-            "Drain",
-            "Deregister",
-            "SetHealth",
-        ];
-        let set = prost_types::FileDescriptorSet::decode(tenure_api::v1::DESCRIPTORS).unwrap();
-        let services = set.file.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Tenure");
-        let calls: Vec<&str> = services.flat_map(|service| &service.method).map(|method| method.name()).collect();
-        assert_eq!(calls.len(), writes.len() + READS.len());
-        for call in calls {
-            let need = if writes.contains(&call) { Need::Full } else { Need::Read };
-            assert_eq!(need_of_grpc(&format!("{NATIVE}{call}")), need, "{call}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_named_needs_a_key_that_may_do_everything() {
-        for path in ["", "/", "/tenure.v1.Tenure/Show/", "/tenure.v1.Tenure/show", "/tenure.v2.Tenure/Show", "/healthz"]
-        {
-            assert_eq!(need_of_grpc(path), Need::Full, "{path}");
-        }
-        for method in [Method::POST, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS] {
-            assert_eq!(need_of_http(&method, "/v1/leases"), Need::Full, "{method}");
-        }
-        for path in ["/metrics", "/openapi.json", "/v1/watch", "/healthz/", "//healthz", "/nowhere"] {
-            assert_eq!(need_of_http(&Method::GET, path), Need::Read, "{path}");
-        }
-    }
-
-    #[test]
-    fn what_envoy_asks_changes_nothing() {
-        for path in [
-            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
-            "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
-            "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints",
-            "/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints",
-        ] {
-            assert_eq!(need_of_grpc(path), Need::Read, "{path}");
-        }
-        assert_eq!(need_of_grpc("/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters"), Need::Full);
-    }
 
     #[test]
     fn one_secret_is_shown_or_none() {

@@ -33,6 +33,7 @@ struct Gone;
 /// Starts a watch.
 pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies, Box<Failure>> {
     let after = request.after;
+    desk.may_discover(&request.service, &request.service_prefix).map_err(Box::new)?;
     let wanted = Wanted::read(&DiscoverRequest {
         service: request.service,
         service_prefix: request.service_prefix,

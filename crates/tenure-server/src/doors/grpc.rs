@@ -4,6 +4,7 @@ use super::desk::Desk;
 use super::entrance::Entrance;
 use super::frames::bounded;
 use super::{etcd, fleet, stream, watch};
+use crate::access::Caller;
 use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
@@ -28,7 +29,7 @@ use tower::ServiceExt;
 /// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
 pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>) -> Router {
-    let choose = move |request: axum::extract::Request| {
+    let choose = move |mut request: axum::extract::Request| {
         let (grpc, json, entrance, bodies) = (grpc.clone(), json.clone(), entrance.clone(), bodies.clone());
         async move {
             let parent = request.headers().get(trace::PARENT).cloned();
@@ -44,12 +45,13 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                         return refusal;
                     }
                 };
+                request.extensions_mut().insert(ticket.caller.clone());
                 let answer = match door {
                     Door::Http => json.oneshot(request).await.into_response(),
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
                 };
                 let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
-                let mut answer = entrance.follow(&ticket, door, answer);
+                let mut answer = entrance.follow(ticket, door, answer);
                 if !is_etcd {
                     entrance.name_cluster(&mut answer);
                 }
@@ -92,6 +94,11 @@ impl NativeDoor {
         Self { desk: Desk::new(node) }
     }
 
+    /// The desk for the caller of a request.
+    fn desk_of<T>(&self, request: &Request<T>) -> Desk {
+        self.desk.of(Caller::of(request.extensions()))
+    }
+
     /// Answers one unary call, and counts it.
     async fn tell<T>(
         &self,
@@ -111,10 +118,11 @@ macro_rules! ordered {
         ordered!($self, $request, $kind, $kind)
     };
     ($self:ident, $request:ident, $kind:ident, $answer:ident) => {{
+        let desk = $self.desk_of(&$request);
         let ask = Ask::$kind($request.into_inner());
         let call = Call::of(Some(&ask));
         let answer = async {
-            match $self.desk.order(ask).await? {
+            match desk.order(ask).await? {
                 Tell::$answer(reply) => Ok(reply),
                 other => unreachable!("a command is answered by a reply of its own kind, not {other:?}"),
             }
@@ -131,7 +139,7 @@ impl Tenure for NativeDoor {
     type WatchInstancesStream = BoxStream<'static, Result<v1::WatchInstancesReply, Status>>;
 
     async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
-        Ok(Response::new(stream::open(self.desk.node().clone(), request.into_inner())))
+        Ok(Response::new(stream::open(self.desk_of(&request), request.into_inner())))
     }
 
     async fn grant(&self, request: Request<v1::GrantRequest>) -> Result<Response<v1::GrantReply>, Status> {
@@ -226,79 +234,80 @@ impl Tenure for NativeDoor {
     }
 
     async fn discover(&self, request: Request<v1::DiscoverRequest>) -> Result<Response<v1::DiscoverReply>, Status> {
-        self.tell(Call::Discover, self.desk.discover(request.get_ref())).await
+        self.tell(Call::Discover, self.desk_of(&request).discover(request.get_ref())).await
     }
 
     async fn show_instance(
         &self,
         request: Request<v1::ShowInstanceRequest>,
     ) -> Result<Response<v1::ShowInstanceReply>, Status> {
-        self.tell(Call::ShowInstance, self.desk.show_instance(request.get_ref())).await
+        self.tell(Call::ShowInstance, self.desk_of(&request).show_instance(request.get_ref())).await
     }
 
     async fn list_services(
         &self,
         request: Request<v1::ListServicesRequest>,
     ) -> Result<Response<v1::ListServicesReply>, Status> {
-        self.tell(Call::ListServices, self.desk.list_services(request.get_ref())).await
+        self.tell(Call::ListServices, self.desk_of(&request).list_services(request.get_ref())).await
     }
 
     async fn watch_instances(
         &self,
         request: Request<v1::WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
-        let open = async { fleet::open(self.desk.clone(), request.into_inner()).map_err(|failure| *failure) };
+        let desk = self.desk_of(&request);
+        let open = async { fleet::open(desk, request.into_inner()).map_err(|failure| *failure) };
         let told = self.tell(Call::WatchInstances, open).await?;
         Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
 
     async fn show(&self, request: Request<v1::ShowRequest>) -> Result<Response<v1::ShowReply>, Status> {
-        self.tell(Call::Show, self.desk.show(request.get_ref())).await
+        self.tell(Call::Show, self.desk_of(&request).show(request.get_ref())).await
     }
 
     async fn show_lease(&self, request: Request<v1::ShowLeaseRequest>) -> Result<Response<v1::ShowLeaseReply>, Status> {
-        self.tell(Call::ShowLease, self.desk.show_lease(request.into_inner())).await
+        self.tell(Call::ShowLease, self.desk_of(&request).show_lease(request.into_inner())).await
     }
 
     async fn list_classes(
         &self,
         request: Request<v1::ListClassesRequest>,
     ) -> Result<Response<v1::ListClassesReply>, Status> {
-        self.tell(Call::ListClasses, self.desk.list_classes(request.into_inner())).await
+        self.tell(Call::ListClasses, self.desk_of(&request).list_classes(request.into_inner())).await
     }
 
     async fn get_key(&self, request: Request<v1::GetKeyRequest>) -> Result<Response<v1::GetKeyReply>, Status> {
-        self.tell(Call::GetKey, self.desk.get_key(request.get_ref())).await
+        self.tell(Call::GetKey, self.desk_of(&request).get_key(request.get_ref())).await
     }
 
     async fn list_keys(&self, request: Request<v1::ListKeysRequest>) -> Result<Response<v1::ListKeysReply>, Status> {
-        self.tell(Call::ListKeys, self.desk.list_keys(request.get_ref())).await
+        self.tell(Call::ListKeys, self.desk_of(&request).list_keys(request.get_ref())).await
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryReply>, Status> {
-        self.tell(Call::History, self.desk.history(request.get_ref())).await
+        self.tell(Call::History, self.desk_of(&request).history(request.get_ref())).await
     }
 
     async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<v1::VerifyReply>, Status> {
-        self.tell(Call::Verify, self.desk.verify(request.get_ref())).await
+        self.tell(Call::Verify, self.desk_of(&request).verify(request.get_ref())).await
     }
 
     async fn list_resources(
         &self,
         request: Request<v1::ListResourcesRequest>,
     ) -> Result<Response<v1::ListResourcesReply>, Status> {
-        self.tell(Call::ListResources, self.desk.list_resources(request.get_ref())).await
+        self.tell(Call::ListResources, self.desk_of(&request).list_resources(request.get_ref())).await
     }
 
     async fn list_leases(
         &self,
         request: Request<v1::ListLeasesRequest>,
     ) -> Result<Response<v1::ListLeasesReply>, Status> {
-        self.tell(Call::ListLeases, self.desk.list_leases(request.get_ref())).await
+        self.tell(Call::ListLeases, self.desk_of(&request).list_leases(request.get_ref())).await
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let open = async { watch::open(self.desk.node().clone(), request.into_inner()).map_err(|bad| bad.failure()) };
+        let open = async { watch::open(&self.desk_of(&request), request.into_inner()).map_err(|failure| *failure) };
         let told = self.tell(Call::Watch, open).await?;
         Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }
@@ -308,21 +317,21 @@ impl Tenure for NativeDoor {
     }
 
     async fn add_member(&self, request: Request<v1::AddMemberRequest>) -> Result<Response<v1::MembersReply>, Status> {
-        self.tell(Call::AddMember, self.desk.add_member(request.get_ref())).await
+        self.tell(Call::AddMember, self.desk_of(&request).add_member(request.get_ref())).await
     }
 
     async fn remove_member(
         &self,
         request: Request<v1::RemoveMemberRequest>,
     ) -> Result<Response<v1::MembersReply>, Status> {
-        self.tell(Call::RemoveMember, self.desk.remove_member(request.get_ref().node)).await
+        self.tell(Call::RemoveMember, self.desk_of(&request).remove_member(request.get_ref().node)).await
     }
 
     async fn transfer_lead(
         &self,
         request: Request<v1::TransferLeadRequest>,
     ) -> Result<Response<v1::MembersReply>, Status> {
-        self.tell(Call::TransferLead, self.desk.transfer_lead(request.get_ref().node)).await
+        self.tell(Call::TransferLead, self.desk_of(&request).transfer_lead(request.get_ref().node)).await
     }
 
     async fn backup(&self, _request: Request<v1::BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {

@@ -1,6 +1,5 @@
 //! Answers that end when the key of the request is revoked: a stream may stay open for days, and must not outlive its key.
 
-use crate::access::{Access, Need};
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -12,17 +11,15 @@ use std::task::{Context, Poll};
 use tenure_api::failure_status;
 use tenure_api::v1::Failure;
 
-/// Ends the answer when the secret that was shown no longer allows what was asked. An answer whose length is known is on its
-/// way already.
+/// Ends the answer when the rights are revoked that its request was let in with. An answer whose length is known is on its way
+/// already.
 pub(super) fn revocable(
     response: Response,
-    access: &Access,
-    shown: Option<&[u8]>,
-    need: Need,
+    revoked: Option<impl Future<Output = Failure> + Send + 'static>,
     is_grpc: bool,
 ) -> Response {
     let is_whole = response.body().size_hint().exact().is_some();
-    match access.revoked(shown, need) {
+    match revoked {
         Some(revoked) if !is_whole => {
             response.map(|body| Body::new(Revocable { body, revoked: revoked.boxed(), is_grpc, is_over: false }))
         }

@@ -1,6 +1,8 @@
 //! The multiplexed stream: many requests in flight, each answered by its id. A waiting acquire is answered twice.
 
+use super::desk::Desk;
 use super::{seat, unready};
+use crate::access::audit::Change;
 use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::metrics::{Call, Door, OK};
@@ -30,14 +32,14 @@ struct Step {
 type Wait = (LeaseId, Vec<Name>, OwnedSemaphorePermit);
 
 /// Starts to serve a stream.
-pub(super) fn open(node: Node, requests: Streaming<v1::Request>) -> Answers {
+pub(super) fn open(desk: Desk, requests: Streaming<v1::Request>) -> Answers {
     let (answers, receiver) = mpsc::channel(STREAM_ANSWERS_MAX);
-    tokio::spawn(converse(node, requests, answers));
+    tokio::spawn(converse(desk, requests, answers));
     ReceiverStream::new(receiver)
 }
 
 async fn converse(
-    node: Node,
+    desk: Desk,
     mut requests: Streaming<v1::Request>,
     answers: mpsc::Sender<Result<v1::Response, Status>>,
 ) {
@@ -48,12 +50,12 @@ async fn converse(
         let step = tokio::select! {
             request = requests.message(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
                 Ok(Some(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
-                    let asked = node.metrics().asked(Door::Stream, Call::Acquire);
+                    let asked = desk.node().metrics().asked(Door::Stream, Call::Acquire);
                     asked.answered(Code::Overloaded.text());
                     Step { id: request.id, body: overloaded(), later: None }
                 }
                 Ok(Some(request)) => {
-                    steps.push(Box::pin(answer(node.clone(), request)));
+                    steps.push(Box::pin(answer(desk.clone(), request)));
                     continue;
                 }
                 Ok(None) => {
@@ -71,7 +73,7 @@ async fn converse(
             () = answers.closed() => return,
         };
         if let Some(wait) = step.later {
-            waits.push(Box::pin(tell_later(node.clone(), step.id, wait)));
+            waits.push(Box::pin(tell_later(desk.node().clone(), step.id, wait)));
         }
         let response = v1::Response { id: step.id, body: Some(step.body) };
         if answers.send(Ok(response)).await.is_err() {
@@ -84,9 +86,9 @@ fn asks_to_wait(request: &v1::Request) -> bool {
     matches!(&request.body, Some(Ask::Acquire(acquire)) if acquire.wait)
 }
 
-async fn answer(node: Node, request: v1::Request) -> Step {
-    let asked = node.metrics().asked(Door::Stream, Call::of(request.body.as_ref()));
-    let step = asked.follow(first_step(&node, request)).await;
+async fn answer(desk: Desk, request: v1::Request) -> Step {
+    let asked = desk.node().metrics().asked(Door::Stream, Call::of(request.body.as_ref()));
+    let step = asked.follow(first_step(&desk, request)).await;
     asked.answered(match &step.body {
         Body::Failure(failure) => &failure.code,
         _ => OK,
@@ -94,8 +96,8 @@ async fn answer(node: Node, request: v1::Request) -> Step {
     step
 }
 
-async fn first_step(node: &Node, request: v1::Request) -> Step {
-    let id = request.id;
+async fn first_step(desk: &Desk, request: v1::Request) -> Step {
+    let (id, node) = (request.id, desk.node());
     let last = |body| Step { id, body, later: None };
     let room = if asks_to_wait(&request) { node.room_to_wait() } else { None };
     if asks_to_wait(&request) && room.is_none() {
@@ -109,7 +111,28 @@ async fn first_step(node: &Node, request: v1::Request) -> Step {
         Command::Acquire(acquire) => acquire.wants.iter().map(|want| want.resource.clone()).collect(),
         _ => Vec::new(),
     };
-    match node.order(command).await {
+    let keeps = matches!(
+        command,
+        Command::Renew(_)
+            | Command::RenewHandle(_)
+            | Command::Release(_)
+            | Command::ReleaseLease(_)
+            | Command::Cancel(_)
+    );
+    if !keeps && let Err(failure) = desk.caller().take_request(node.monotonic()) {
+        return last(Body::Failure(failure));
+    }
+    let change = Change::of(&command);
+    let outcome = desk.command(command).await;
+    let answer = outcome.as_ref().map_err(Clone::clone).map(write_outcome);
+    desk.audit(
+        change,
+        match &answer {
+            Ok(Body::Failure(failure)) => Err(failure),
+            other => other.as_ref(),
+        },
+    );
+    match outcome {
         Ok(outcome) => {
             let later = match (&outcome, room) {
                 (Ok(Reply::Waiting(place)), Some(room)) => Some((place.lease, resources, room)),
@@ -117,7 +140,7 @@ async fn first_step(node: &Node, request: v1::Request) -> Step {
             };
             Step { id, body: write_outcome(&outcome), later }
         }
-        Err(not_yet) => last(Body::Failure(unready(&not_yet))),
+        Err(failure) => last(Body::Failure(failure)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Watches: each reads the ledger's history from its own place, woken when there is more. No more than one message is
 //! made before the client has taken the one before.
 
+use super::desk::Desk;
 use super::look::Page;
 use super::unready;
 use crate::limits::{WATCH_EVENTS_MAX, WATCH_PREFIXES_MAX};
@@ -17,10 +18,14 @@ pub(super) type Replies = ReceiverStream<Result<WatchReply, Failure>>;
 type Place = (Revision, u32);
 
 /// Starts a watch.
-pub(super) fn open(node: Node, request: WatchRequest) -> Result<Replies, BadRequest> {
+pub(super) fn open(desk: &Desk, request: WatchRequest) -> Result<Replies, Box<Failure>> {
     if request.prefixes.len() > WATCH_PREFIXES_MAX {
-        return Err(BadRequest::ManyPrefixes { given: request.prefixes.len(), max: WATCH_PREFIXES_MAX });
+        let many = BadRequest::ManyPrefixes { given: request.prefixes.len(), max: WATCH_PREFIXES_MAX };
+        return Err(Box::new(many.failure()));
     }
+    let one = Some(&request.prefix).filter(|prefix| !prefix.is_empty() || request.prefixes.is_empty());
+    request.prefixes.iter().chain(one).try_for_each(|prefix| desk.caller().may_list(prefix)).map_err(Box::new)?;
+    let node = desk.node().clone();
     let (replies, receiver) = mpsc::channel(1);
     tokio::spawn(watch(node, request, replies));
     Ok(ReceiverStream::new(receiver))

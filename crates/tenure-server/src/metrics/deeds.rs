@@ -57,7 +57,7 @@ impl Deeds {
             }
         }
         for (command, outcome) in commands.iter().zip(&applied.outcomes) {
-            match (command, outcome) {
+            match (command.plain(), outcome) {
                 (_, Ok(Reply::Renewed(each))) => {
                     each.iter().for_each(|one| deeds.renewals[result_at(one.as_ref().err())] += 1);
                 }

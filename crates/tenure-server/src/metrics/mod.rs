@@ -88,6 +88,7 @@ struct Counted {
     deregistrations: [Counter; ENDS.len()],
     health_changes: [Counter; HEALTHS.len()],
     suspects: Counter,
+    audit_lines_lost: Counter,
     watchers: Gauge,
 }
 
@@ -196,6 +197,16 @@ impl Metrics {
         self.inner.shown.certificate_expiry.get_or_create(&[("which", which)]).set(at);
     }
 
+    /// The wall clock, for people.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.inner.clock.wall_ms()
+    }
+
+    /// Lines of the audit log could not be written.
+    pub(crate) fn audit_lines_lost(&self, lines: u64) {
+        self.inner.counted.audit_lines_lost.inc_by(lines);
+    }
+
     /// A batch is on the disk.
     pub(crate) fn written(&self, bytes: usize, took: Duration) {
         self.inner.counted.log_bytes.inc_by(bytes as u64);
@@ -238,6 +249,7 @@ impl Counted {
             deregistrations: ENDS.map(|how| deregistrations.get_or_create_owned(&[("how", how)])),
             health_changes: HEALTHS.map(|health| health_changes.get_or_create_owned(&[("health", health)])),
             suspects: Counter::default(),
+            audit_lines_lost: Counter::default(),
             watchers: Gauge::default(),
         };
         let help = "How much later than deadline and grace a lease was ended, in service time";
@@ -253,6 +265,8 @@ impl Counted {
         registry.register("health_changes", help, health_changes);
         let help = "Instances that were kept because too many of their cohort fell silent at once";
         registry.register("suspects", help, counted.suspects.clone());
+        let help = "Lines of the audit log that could not be written";
+        registry.register("audit_lines_lost", help, counted.audit_lines_lost.clone());
         let help = "How long it took to write one batch of the log and to sync it";
         registry.register_with_unit("log_fsync", help, Unit::Seconds, counted.fsync.clone());
         registry.register_with_unit("log", "Bytes written to the log", Unit::Bytes, counted.log_bytes.clone());

@@ -9,6 +9,7 @@ use super::v1::{
     ReadIndexReply,
 };
 use super::{Certificate, NotThem};
+use crate::access::Caller;
 use crate::audit::{HASH_VERSION, Hash};
 use crate::cluster::CannotChange;
 use crate::doors::Desk;
@@ -285,7 +286,8 @@ impl Host {
     /// Who does not lead says so, and has done nothing.
     async fn etcd(&self, order: v1::EtcdOrder) -> Result<v1::EtcdReply, Refused> {
         let ask = order.body.ok_or_else(|| Refused::No("the order says nothing".into()))?;
-        match EtcdDesk::new(self.node.clone()).on_behalf_of(&order.who).order_once(ask).await {
+        let caller = Caller::passed_on(order.actor.as_ref()).map_err(Refused::No)?;
+        match EtcdDesk::new(self.node.clone()).on_behalf_of(&order.who, caller).order_once(ask).await {
             Ok(tell) => Ok(v1::EtcdReply { body: Some(tell), applied: self.node.status().applied }),
             Err(Unready::NotLeader { .. }) => Err(Refused::NotMeant("this node does not lead".into())),
             Err(_) => Err(Refused::Stopped),
@@ -295,7 +297,8 @@ impl Host {
     async fn forward(&self, forward: Forward) -> Result<ForwardReply, Refused> {
         let request = treaty::Request::decode(forward.request).map_err(|error| Refused::No(error.to_string()))?;
         let ask = request.body.ok_or_else(|| Refused::No("the request says nothing".into()))?;
-        let body = match Desk::new(self.node.clone()).order_here(ask).await {
+        let caller = Caller::passed_on(forward.actor.as_ref()).map_err(Refused::No)?;
+        let body = match Desk::new(self.node.clone()).of(caller).order_here(ask).await {
             Ok(tell) => tell,
             Err(failure) => treaty::response::Body::Failure(failure),
         };

@@ -17,7 +17,7 @@ pub(super) fn commands(bytes: &[u8]) -> Vec<String> {
 }
 
 fn words(command: &Command) -> String {
-    match command {
+    match command.plain() {
         Command::Grant(it) => format!("grant lease {} to {}", it.lease, it.holder),
         Command::Acquire(it) => {
             let names = it.wants.iter().map(|want| &want.resource);
@@ -51,6 +51,7 @@ fn words(command: &Command) -> String {
         Command::Drain(it) => format!("end the draining of instance {}", it.instance),
         Command::Deregister(it) => format!("deregister {}", it.instance),
         Command::SetHealth(it) => format!("health of {} by check {}", it.instance, it.check),
+        Command::Attributed(_) => unreachable!("a plain command has no key"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The protocols as clients meet them, against a whole server in this process on a disk in memory.
 
+mod access;
 mod bad_input;
 mod client;
 mod etcd_transactions;

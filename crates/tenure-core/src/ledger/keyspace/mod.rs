@@ -126,6 +126,7 @@ impl Ledger {
     /// Whether a key can be written, beside what the same command writes before it.
     fn may_put(&self, put: &Put, load: &mut Load) -> Result<(), Refusal> {
         let before = self.keyspace.keys.get(&put.key);
+        self.may_write_key(put, before)?;
         let Some(value) = put.value.as_ref().or_else(|| before.map(|before| &before.value)) else {
             return Err(Refusal::NoKey { key: put.key.clone() });
         };
@@ -205,7 +206,9 @@ impl Ledger {
         let found = self.keyspace.to_delete(&delete.keys, 0, &mut budget);
         let looked = self.work.answers.settle(&budget);
         self.work.took(looked);
-        let keys: BTreeSet<Key> = found?.into_iter().map(|(key, _)| key.clone()).collect();
+        let found = found?;
+        found.iter().try_for_each(|(_, value)| self.may_remove_key(value))?;
+        let keys: BTreeSet<Key> = found.into_iter().map(|(key, _)| key.clone()).collect();
         if !keys.is_empty() {
             for key in &keys {
                 self.hang(key, self.keyspace.keys[key].lease, None);

@@ -111,6 +111,7 @@ impl Ledger {
             }
             Op::Delete { keys, prev } => {
                 let found = self.keyspace.to_delete(keys, load.deletes, budget)?;
+                found.iter().try_for_each(|(_, value)| self.may_remove_key(value))?;
                 load.deletes += found.len();
                 let mut told = found.iter().filter(|_| *prev);
                 told.try_for_each(|(key, value)| budget.answer(answered(key.bytes(), &value.value)))

@@ -1,5 +1,6 @@
 //! The shapes of events in a snapshot. A field's number is for ever.
 
+use super::claims::key_text;
 use super::past::{EndRecord, end_record, read_end};
 use crate::event::{Event, Happening, Leave, Revision};
 use crate::fence::Fence;
@@ -7,8 +8,8 @@ use crate::limits::INSTANCES_MAX;
 use crate::mode::Epoch;
 use crate::names::LeaseId;
 use crate::record::{
-    Damage, ModeRecord, epoch, fence, health, health_number, holder, instance_key, key, lease_id, lease_or_none, mode,
-    mode_record, name, name_or_none, note, units_number, units_or_none, word,
+    Damage, ModeRecord, api_key_or_none, epoch, fence, health, health_number, holder, instance_key, key, lease_id,
+    lease_or_none, mode, mode_record, name, name_or_none, note, units_number, units_or_none, word,
 };
 use crate::registry::Judgement;
 use crate::time::Moment;
@@ -78,6 +79,9 @@ pub(super) struct EventRecord {
     overall: u32,
     #[prost(message, optional, tag = "29")]
     judgement: Option<JudgementRecord>,
+    /// The API key of the command that made it happen; empty without one.
+    #[prost(string, tag = "30")]
+    api_key: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -141,6 +145,7 @@ pub(super) fn event_record(event: &Event) -> EventRecord {
         lease: event.what.lease().map_or(0, LeaseId::number),
         resource: event.what.resource().map_or_else(String::new, ToString::to_string),
         key: event.what.key().map_or_else(Vec::new, |key| key.bytes().to_vec()),
+        api_key: key_text(event.api_key.as_ref()),
         ..EventRecord::default()
     };
     let kind = match &event.what {
@@ -260,7 +265,8 @@ impl EventRecord {
 pub(super) fn read_event(record: EventRecord) -> Result<Event, Damage> {
     let (revision, at) = (Revision(record.revision), Moment::from_millis(record.at_ms));
     let (n, last, wall_ms) = (record.n, record.last, record.wall_ms);
-    Ok(Event { revision, n, last, at, wall_ms, what: read_happening(record)? })
+    let api_key = api_key_or_none(&record.api_key)?;
+    Ok(Event { revision, n, last, at, wall_ms, api_key, what: read_happening(record)? })
 }
 
 fn read_happening(record: EventRecord) -> Result<Happening, Damage> {

@@ -1,6 +1,7 @@
 //! The ledger as bytes and back: a stream of length-delimited records in a fixed order, so that equal ledgers make equal
 //! bytes. Indexes and the wheel are not in it; they are rebuilt. Checksums and files are the server's business.
 
+mod claims;
 mod events;
 mod past;
 mod rebuild;

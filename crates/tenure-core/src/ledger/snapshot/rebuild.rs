@@ -22,6 +22,8 @@ pub(super) fn check(holds: bool, otherwise: &str) -> Result<(), Damage> {
 
 impl Ledger {
     pub(super) fn rebuild(&mut self) -> Result<(), Damage> {
+        let owners: Vec<_> = self.leases.values().filter_map(|lease| lease.owner.clone()).collect();
+        owners.iter().for_each(|key| self.count_owned(key));
         self.defined = self.resources.values().filter(|resource| resource.defined).count();
         self.rebuild_families()?;
         self.rebuild_seats()?;

@@ -6,18 +6,17 @@ use super::super::lease::{Index, Origin, Stake};
 use super::super::registry::CLASS;
 use super::super::requests::Requests;
 use super::super::{Holding, KeyValue, Lease, Ledger, Resource, Suspect, Vacating, Waiter};
+use super::claims::{BreakRecord, VacatingRecord, key_text};
 use super::events::{EventRecord, read_event};
 use super::holdings;
 use super::past::{EndedClaimRecord, EndedEpochRecord, EndedLeaseRecord};
 use super::rebuild::check;
 use super::registry::{EndedInstanceRecord, InstanceRecord, JudgedRecord, SuspectRecord};
-use crate::command::Force;
-use crate::fence::Fence;
 use crate::limits::{GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX, TTL_MS_MAX};
 use crate::mode::{Epoch, Units};
 use crate::names::{Key, LeaseId, Name};
 use crate::record::{
-    ClassRecord, Damage, ForceRecord, LifetimeRecord, ModeRecord, class, epoch, fence, holder, key, label_pairs,
+    ClassRecord, Damage, LifetimeRecord, ModeRecord, api_key_or_none, class, epoch, fence, holder, key, label_pairs,
     labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority,
     span, ttl, units, units_number,
 };
@@ -159,6 +158,9 @@ pub(super) struct LeaseRecord {
     answered_below: u64,
     #[prost(uint64, repeated, tag = "26")]
     answered: Vec<u64>,
+    /// The API key that it was begun with; empty without one.
+    #[prost(string, tag = "27")]
+    owner: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -231,38 +233,6 @@ pub(super) struct WantRecord {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct VacatingRecord {
-    #[prost(uint64, tag = "1")]
-    fence: u64,
-    #[prost(string, tag = "2")]
-    resource: String,
-    #[prost(fixed64, tag = "3")]
-    lease: u64,
-    #[prost(string, tag = "4")]
-    holder: String,
-    #[prost(message, optional, tag = "5")]
-    mode: Option<ModeRecord>,
-    #[prost(uint64, tag = "6")]
-    epoch: u64,
-    #[prost(uint64, tag = "7")]
-    until_ms: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct BreakRecord {
-    #[prost(uint64, tag = "1")]
-    fence: u64,
-    #[prost(string, tag = "2")]
-    resource: String,
-    #[prost(fixed64, tag = "3")]
-    lease: u64,
-    #[prost(uint64, tag = "4")]
-    at_ms: u64,
-    #[prost(message, optional, tag = "5")]
-    force: Option<ForceRecord>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(super) struct KeyRecord {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
@@ -308,6 +278,7 @@ impl Lease {
             by_register: self.origin == Origin::Register,
             answered_below: self.requests.below(),
             answered: self.requests.answered().collect(),
+            owner: key_text(self.owner.as_ref()),
         }
     }
 
@@ -351,6 +322,7 @@ impl Lease {
             registers,
             gap_ms: span(record.gap_ms, TTL_MS_MAX)?.millis(),
             suspect: record.suspect.map(Suspect::read).transpose()?.map(Box::new),
+            owner: api_key_or_none(&record.owner)?,
             stakes,
             keys: BTreeSet::new(),
             instances: BTreeSet::new(),
@@ -436,52 +408,6 @@ impl Waiter {
             request: record.request,
             secret: Secret::new(record.secret),
             order_ms: if record.reserved { i128::MIN } else { priority.order_ms(since) },
-        })
-    }
-}
-
-impl Vacating {
-    pub(super) fn record(&self, fence: Fence) -> VacatingRecord {
-        VacatingRecord {
-            fence: fence.number(),
-            resource: self.resource.to_string(),
-            lease: self.lease.number(),
-            holder: self.holder.to_string(),
-            mode: mode_record(self.mode),
-            epoch: self.epoch.map_or(0, Epoch::number),
-            until_ms: self.until.millis(),
-        }
-    }
-
-    fn read(record: &VacatingRecord) -> Result<Self, Damage> {
-        Ok(Self {
-            resource: name(&record.resource)?,
-            lease: lease_id(record.lease)?,
-            holder: holder(&record.holder)?,
-            mode: mode(record.mode)?,
-            epoch: epoch(record.epoch),
-            until: Moment::from_millis(record.until_ms),
-        })
-    }
-}
-
-impl Ordered {
-    pub(super) fn record(&self, fence: Fence) -> BreakRecord {
-        BreakRecord {
-            fence: fence.number(),
-            resource: self.resource.to_string(),
-            lease: self.lease.number(),
-            at_ms: self.at.millis(),
-            force: Some(self.force.record()),
-        }
-    }
-
-    fn read(record: BreakRecord) -> Result<Self, Damage> {
-        Ok(Self {
-            resource: name(&record.resource)?,
-            lease: lease_id(record.lease)?,
-            at: Moment::from_millis(record.at_ms),
-            force: Force::read_some(record.force)?,
         })
     }
 }

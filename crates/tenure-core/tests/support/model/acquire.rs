@@ -70,6 +70,7 @@ impl Model {
         let order_ms = acquire.priority.order_ms(self.now);
         let asker = Asker { lease: acquire.lease(), holder, epoch: acquire.epoch, order_ms, wants: &acquire.wants };
         self.newest_epoch(&asker)?;
+        self.may_supersede(&asker)?;
         let in_the_way = acquire.wants.iter().find(|want| !self.can_have(want, &asker));
         if let (Some(want), Wait::Never) = (in_the_way, acquire.wait) {
             return Err(self.taken(want, &asker));
@@ -192,6 +193,18 @@ impl Model {
             Some(expected) if !self.is_there(resource) => expected,
             _ => self.capacity(resource),
         }
+    }
+
+    fn may_supersede(&self, asker: &Asker) -> Result<(), Refusal> {
+        let (mut held, mut waiting, mut vacating) = (Vec::new(), Vec::new(), Vec::new());
+        for Want { resource, .. } in asker.wants {
+            let is_old = |lease, epoch| asker.supersedes(lease, &self.holder(lease), epoch);
+            held.extend(self.holders_of(resource).into_iter().filter(|it| is_old(it.lease, it.terms.epoch)));
+            waiting.extend(self.line(resource).into_iter().filter(|it| is_old(it.lease, it.terms.epoch)));
+            let stakes = self.vacating_on(resource).into_iter().map(|(_, stake)| stake);
+            vacating.extend(stakes.filter(|it| asker.supersedes(it.lease, &it.holder, it.epoch)));
+        }
+        self.may_end_those(&held, &waiting, &vacating)
     }
 
     fn newest_epoch(&self, asker: &Asker) -> Result<(), Refusal> {

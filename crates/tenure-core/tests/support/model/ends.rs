@@ -72,7 +72,7 @@ impl Model {
             Proof::Secret(shown) => secret.is_none() || secret == Some(shown),
             Proof::Nothing => false,
         };
-        let holder = lease.grant.holder.clone();
+        let (holder, owner) = (lease.grant.holder.clone(), lease.owner.clone());
         let promised = match (free, how) {
             (Free::Now, _) => None,
             (_, End::Released) if !is_free => Some(lease.deadline),
@@ -91,6 +91,7 @@ impl Model {
                 mode: claim.mode,
                 epoch: claim.terms.epoch,
                 until,
+                owner,
             };
             self.vacating.insert(fence, stake);
         }

@@ -45,6 +45,7 @@ impl Model {
     }
 
     pub(super) fn may_put(&self, put: &Put) -> Result<(), Refusal> {
+        self.may_write(put)?;
         if put.value.is_none() && !self.keys.contains_key(&put.key) {
             return Err(Refusal::NoKey { key: put.key.clone() });
         }
@@ -81,13 +82,14 @@ impl Model {
         Happening::Put { key: put.key.clone(), lease, kv_revision, version }
     }
 
-    pub(super) fn delete(&mut self, keys: &Keys) -> Reply {
+    pub(super) fn delete(&mut self, keys: &Keys) -> Outcome {
+        self.may_remove(|key| is_meant(keys, key))?;
         let deleted = self.delete_if(|key, _| is_meant(keys, key));
         let count = deleted.len() as u64;
         if count > 0 {
             self.change(deleted);
         }
-        Reply::Deleted { count, kv_revision: self.kv_revision }
+        Ok(Reply::Deleted { count, kv_revision: self.kv_revision })
     }
 
     /// Deletes the keys that are meant, in their order and at one revision of the keyspace.

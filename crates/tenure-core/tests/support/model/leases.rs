@@ -25,7 +25,7 @@ impl Model {
         let mut answers: Vec<_> = asked.into_iter().map(answer).collect();
         answers.sort_by_key(|(command, item, _)| (*command, *item));
         let of = |at: usize| answers.iter().filter(move |(command, ..)| *command == at).map(|(.., it)| it.clone());
-        let replies = commands.iter().enumerate().map(|(at, command)| match command {
+        let replies = commands.iter().enumerate().map(|(at, command)| match command.plain() {
             Command::Renew(_) => Some(Ok(Reply::Renewed(of(at).collect()))),
             Command::RenewHandle(_) => of(at).next().map(|answer| answer.map(Reply::HandleRenewed)),
             _ => None,
@@ -33,14 +33,20 @@ impl Model {
         replies.collect()
     }
 
-    fn asked(&self, command: usize, what: &Command) -> Vec<Asked> {
-        match what {
+    fn asked(&mut self, command: usize, what: &Command) -> Vec<Asked> {
+        let actor = what.actor();
+        match what.plain() {
             Command::Renew(renew) => {
                 let each = renew.leases.iter().enumerate();
-                each.map(|(item, one)| Asked { command, item, renewal: Ok(*one), kind: renew.kind }).collect()
+                let asked = |(item, one): (usize, &Renewal)| {
+                    let renewal = self.may_renew(actor, one.lease).map(|()| *one);
+                    Asked { command, item, renewal, kind: renew.kind }
+                };
+                each.map(asked).collect()
             }
             Command::RenewHandle(renew) => {
                 let behind = self.current(&renew.handle).map(|claim| claim.lease);
+                let behind = behind.and_then(|lease| self.may_renew(actor, lease).map(|()| lease));
                 let renewal = behind.map(|lease| Renewal { lease, ttl: renew.ttl });
                 vec![Asked { command, item: 0, renewal, kind: renew.kind }]
             }
@@ -172,7 +178,7 @@ impl Model {
             let class = self.classes.get(name).ok_or_else(|| Refusal::NoClass { class: name.clone() })?;
             grant.ttl.map_or(Ok(()), |ttl| in_range(class, ttl))?;
         }
-        Ok(())
+        self.has_room_for_a_lease()
     }
 
     /// Begins a lease. What its class presets is written into it, since a class may change later.
@@ -198,6 +204,7 @@ impl Model {
             answered: BTreeSet::new(),
             answered_below: 0,
             lifetime_from: (origin != Origin::Acquire).then_some(self.now),
+            owner: self.actor.as_ref().map(|actor| actor.key.clone()),
         };
         self.leases.insert(id, lease);
         let (deadline, capped) = self.reach(id);

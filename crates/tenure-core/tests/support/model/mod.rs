@@ -8,6 +8,7 @@ mod forced;
 pub(crate) mod keys;
 mod leases;
 mod registry;
+mod rights;
 mod txn;
 pub(crate) mod view;
 
@@ -15,9 +16,9 @@ use keys::{Changed, Map};
 use registry::{Gone, Listed};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant, Handle, Happening,
-    Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Proof, Refusal, Reply, RequestNumber,
-    Revision, Secret, Span, Ttl, Units, Vacating, limits,
+    Actor, ApiKeyName, Class, Command, End, EndedClaim, EndedLease, Entry, Epoch, Event, Fence, Force, Free, Grant,
+    Handle, Happening, Holder, InstanceKey, LeaseId, Leave, Mode, Moment, Name, Outcome, Priority, Proof, Refusal,
+    Reply, RequestNumber, Revision, Secret, Span, Ttl, Units, Vacating, limits,
 };
 
 /// All there is, as plain as it can be.
@@ -61,6 +62,8 @@ pub(crate) struct Model {
     events: Vec<Event>,
     /// What the release shows that is being applied.
     proof: Proof,
+    /// The API key of the command that is being applied.
+    actor: Option<Actor>,
 }
 
 #[derive(Clone)]
@@ -83,6 +86,8 @@ struct Lease {
     answered: BTreeSet<u64>,
     answered_below: u64,
     lifetime_from: Option<Moment>,
+    /// The API key that it was begun with.
+    owner: Option<ApiKeyName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +179,7 @@ impl Default for Model {
             numbered: 0,
             events: Vec::new(),
             proof: Proof::Handle,
+            actor: None,
         }
     }
 }
@@ -187,11 +193,18 @@ impl Model {
         let mut outcomes = self.renewals(&entry.commands);
         self.sweep();
         for (command, outcome) in entry.commands.iter().zip(&mut outcomes) {
-            outcome.get_or_insert_with(|| self.command(command));
+            outcome.get_or_insert_with(|| self.attributed(command));
             self.forget_capacities();
         }
         self.seat_all();
         (outcomes.into_iter().flatten().collect(), self.events.clone())
+    }
+
+    fn attributed(&mut self, command: &Command) -> Outcome {
+        self.actor = command.actor().cloned();
+        let outcome = self.may(command.plain()).and_then(|()| self.command(command.plain()));
+        self.actor = None;
+        outcome
     }
 
     fn command(&mut self, command: &Command) -> Outcome {
@@ -203,6 +216,7 @@ impl Model {
         };
         match command {
             Command::Renew(_) | Command::RenewHandle(_) => unreachable!("renewals were answered before"),
+            Command::Attributed(_) => unreachable!("the key was taken off"),
             Command::Grant(grant) => self.grant(grant),
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Release(release) => self.release(&release.handle),
@@ -214,7 +228,7 @@ impl Model {
             Command::Define(define) => Ok(self.define(&define.resource, define.capacity)),
             Command::SetClass(class) => self.set_class(class),
             Command::Put(put) => self.put(put),
-            Command::Delete(delete) => Ok(self.delete(&delete.keys)),
+            Command::Delete(delete) => self.delete(&delete.keys),
             Command::Txn(txn) => self.txn(txn),
             Command::Compact(compact) => self.compact(compact.revision),
             Command::Register(register) => self.register(register),
@@ -278,6 +292,7 @@ impl Model {
                 last: n + 1 == count,
                 at: self.now,
                 wall_ms: self.wall_ms,
+                api_key: self.actor.as_ref().map(|actor| actor.key.clone()),
                 what,
             });
         }

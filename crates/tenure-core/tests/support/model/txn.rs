@@ -31,11 +31,15 @@ impl Model {
         let decided = self.decide(txn);
         let mut steps = Vec::new();
         decided.all(&mut steps);
-        for put in steps.iter().filter_map(|step| if let Step::Put(put, _) = step { Some(put) } else { None }) {
-            if put.lease == Hang::Keep && !self.keys.contains_key(&put.key) {
-                return Err(Refusal::NoKey { key: put.key.clone() });
+        for step in &steps {
+            match step {
+                Step::Put(put, _) if put.lease == Hang::Keep && !self.keys.contains_key(&put.key) => {
+                    return Err(Refusal::NoKey { key: put.key.clone() });
+                }
+                Step::Put(put, _) => self.may_put(put)?,
+                Step::Delete(keys, _) => self.may_remove(|key| is_meant(keys, key))?,
+                Step::Range(_) | Step::Txn(_) => {}
             }
-            self.may_put(put)?;
         }
         for range in steps.iter().filter_map(|step| if let Step::Range(range) = step { Some(range) } else { None }) {
             self.may_look(range.revision)?;

@@ -5,9 +5,9 @@ use super::{Group, Held, Lease, Model};
 use crate::support::history::{all_instances, all_leases, all_resources};
 use std::collections::BTreeMap;
 use tenure_core::{
-    Class, Details, Draining, End, EndedClaim, EndedLease, Epoch, Fence, Finding, Force, Health, Holder, Holding,
-    Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note, Priority,
-    Revision, Secret, Span, Stake, Ttl, Units, Vacating,
+    ApiKeyName, Class, Details, Draining, End, EndedClaim, EndedLease, Epoch, Fence, Finding, Force, Health, Holder,
+    Holding, Instance, InstanceKey, Key, KeyValue, Labels, LeaseId, Ledger, Lifetime, Mode, Moment, Name, Note,
+    Priority, Revision, Secret, Span, Stake, Ttl, Units, Vacating,
 };
 
 /// All that can be seen.
@@ -56,6 +56,7 @@ struct EndView {
 #[derive(Debug, PartialEq)]
 struct LeaseView {
     holder: Holder,
+    owner: Option<ApiKeyName>,
     ttl: Ttl,
     deadline: Moment,
     ends_at: Moment,
@@ -163,6 +164,7 @@ fn ends_of_ledger(ledger: &Ledger, key: &InstanceKey) -> Vec<EndView> {
 fn lease_of_ledger(lease: &tenure_core::Lease) -> LeaseView {
     LeaseView {
         holder: lease.holder().clone(),
+        owner: lease.owner().cloned(),
         ttl: lease.ttl(),
         deadline: lease.deadline(),
         ends_at: lease.ends_at(),
@@ -245,6 +247,7 @@ impl Model {
         let keys = self.keys.iter().filter(|(_, value)| value.lease == Some(id));
         LeaseView {
             holder: lease.grant.holder.clone(),
+            owner: lease.owner.clone(),
             ttl: lease.ttl,
             deadline: lease.deadline,
             ends_at: lease.deadline.plus(lease.grace),

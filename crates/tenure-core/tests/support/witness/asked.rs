@@ -16,12 +16,13 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     pub(super) fn new(entry: &'a Entry, outcomes: &[Outcome]) -> Self {
-        let breaks = entry.commands.iter().zip(outcomes).flat_map(|(command, outcome)| match (command, outcome) {
-            (Command::Break(order), Ok(Reply::Broken { claims, .. })) if order.delay > Span::ZERO => {
-                std::iter::repeat_n(order.force.free, usize::try_from(*claims).expect("claims are few"))
-            }
-            _ => std::iter::repeat_n(Free::Now, 0),
-        });
+        let breaks =
+            entry.commands.iter().zip(outcomes).flat_map(|(command, outcome)| match (command.plain(), outcome) {
+                (Command::Break(order), Ok(Reply::Broken { claims, .. })) if order.delay > Span::ZERO => {
+                    std::iter::repeat_n(order.force.free, usize::try_from(*claims).expect("claims are few"))
+                }
+                _ => std::iter::repeat_n(Free::Now, 0),
+            });
         let breaks_to_come = RefCell::new(breaks.collect());
         let mut asked = Self { entry, acquires: BTreeMap::new(), transfers: BTreeMap::new(), breaks_to_come };
         for (command, outcome) in entry.commands.iter().zip(outcomes) {
@@ -31,7 +32,7 @@ impl<'a> Asked<'a> {
                 _ => continue,
             };
             // A retry may answer with the revision of what it repeats.
-            match command {
+            match command.plain() {
                 Command::Acquire(acquire) => drop(asked.acquires.entry(at).or_insert(acquire)),
                 Command::Transfer(transfer) => drop(asked.transfers.entry(at).or_insert(transfer)),
                 _ => {}
@@ -43,7 +44,7 @@ impl<'a> Asked<'a> {
     /// When what is ended by these words is free. Not known if both was ordered by the same words in this entry.
     pub(super) fn free(&self, how: &End) -> Option<Free> {
         let End::Revoked { by, reason } = how else { return Some(Free::WhenVacated) };
-        let forces = self.entry.commands.iter().filter_map(|command| match command {
+        let forces = self.entry.commands.iter().filter_map(|command| match command.plain() {
             Command::Revoke(revoke) => Some(&revoke.force),
             Command::Break(order) if order.delay == Span::ZERO => Some(&order.force),
             Command::Transfer(transfer) => transfer.force.as_ref(),
@@ -63,7 +64,7 @@ impl<'a> Asked<'a> {
 
     /// Whether a vacating stake on a resource may be gone before its time.
     pub(super) fn frees(&self, name: &Name) -> bool {
-        self.entry.commands.iter().any(|command| match command {
+        self.entry.commands.iter().any(|command| match command.plain() {
             Command::Break(order) => order.resource == *name && order.force.free == Free::Now,
             Command::Acquire(acquire) => acquire.epoch.is_some(),
             _ => false,
@@ -72,8 +73,7 @@ impl<'a> Asked<'a> {
 
     /// Whether somebody ordered, in this entry, to break what is on a resource at once.
     pub(super) fn breaks(&self, name: &Name) -> bool {
-        let of =
-            |command: &Command| matches!(command, Command::Break(it) if it.resource == *name && it.delay == Span::ZERO);
+        let of = |command: &Command| matches!(command.plain(), Command::Break(it) if it.resource == *name && it.delay == Span::ZERO);
         self.entry.commands.iter().any(of)
     }
 }

@@ -140,7 +140,7 @@ impl Witness {
     fn renewals(&mut self, entry: &Entry, outcomes: &[Outcome]) -> BTreeSet<LeaseId> {
         let mut renewed = BTreeSet::new();
         for (command, outcome) in entry.commands.iter().zip(outcomes) {
-            match (command, outcome) {
+            match (command.plain(), outcome) {
                 (Command::Renew(renew), Ok(Reply::Renewed(answers))) => {
                     assert_eq!(renew.leases.len(), answers.len(), "each lease has its own answer");
                     for (renewal, answer) in renew.leases.iter().zip(answers) {
@@ -168,6 +168,11 @@ impl Witness {
             Ok(answer) => answer,
             Err(Refusal::NotRenewable { .. } | Refusal::TtlOfClass { .. }) => {
                 assert!(life.is_some_and(|life| life.has_class), "only a class refuses a renewal");
+                return;
+            }
+            Err(Refusal::Denied { key, .. }) => {
+                let owner = self.ledger.lease(lease).and_then(Lease::owner);
+                assert!(owner != Some(key), "a key renews its own lease");
                 return;
             }
             Err(refusal) => {
@@ -253,7 +258,7 @@ impl Witness {
 
     fn replies(&mut self, entry: &Entry, outcomes: &[Outcome]) {
         for (command, outcome) in entry.commands.iter().zip(outcomes) {
-            match (command, outcome) {
+            match (command.plain(), outcome) {
                 (Command::Acquire(acquire), Ok(Reply::Seated(seat))) => {
                     let names = seat.claims.iter().map(|handle| &handle.resource);
                     assert!(names.eq(acquire.wants.iter().map(|want| &want.resource)), "all is had, or nothing");
@@ -272,7 +277,7 @@ impl Witness {
     /// An entry in which everything was refused does what a tick does.
     fn refusals_change_nothing(&self, before: &Ledger, entry: &Entry, outcomes: &[Outcome]) {
         // A lease remembers the numbers of requests that were refused, too.
-        let is_numbered = entry.commands.iter().any(|command| match command {
+        let is_numbered = entry.commands.iter().any(|command| match command.plain() {
             Command::Acquire(acquire) => acquire.request.is_some(),
             Command::Register(register) => register.request.is_some(),
             Command::Deregister(order) => order.request.is_some(),

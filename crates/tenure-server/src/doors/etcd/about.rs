@@ -87,8 +87,9 @@ impl EtcdDesk {
 
     /// A backup in parts, each with what is left after it.
     pub(super) async fn snapshot(&self) -> Result<Replies<pb::SnapshotResponse>, Fault> {
-        let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet))?;
-        let mut left = Bytes::from(backup);
+        let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet));
+        self.audit_named("backup", String::new(), backup.is_ok());
+        let mut left = Bytes::from(backup?);
         let parts = std::iter::from_fn(move || {
             if left.is_empty() {
                 return None;
@@ -106,6 +107,7 @@ impl EtcdDesk {
             return Err(Fault::no_member());
         }
         let moved = node.change(Change::TransferTo(asked.target_id)).await;
+        self.audit_named("transfer_lead", asked.target_id.to_string(), moved.is_ok());
         moved.map_err(|cannot| Fault::ours(tonic::Code::Unavailable, format!("tenure: {cannot}")))?;
         Ok(pb::MoveLeaderResponse { header: Some(self.header_now()) })
     }

@@ -2,12 +2,11 @@
 //! that one is asked for with.
 
 use super::{EtcdDesk, EtcdDoor, gateway};
-use crate::access::Need;
+use crate::access::{Caller, Rule, of_etcd};
 use crate::limits::ETCD_MESSAGE_BYTES_MAX;
-use crate::listen::Peer;
 use crate::metrics::Door;
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::{Extensions, HeaderMap, header};
 use axum::response::Response;
 use std::net::IpAddr;
 use tenure_api::Code;
@@ -19,25 +18,8 @@ use tonic::Status;
 /// The packages of the dialect.
 const PACKAGES: [&str; 3] = ["/etcdserverpb.", "/v3lockpb.", "/v3electionpb."];
 
-/// Calls that change nothing. A transaction may.
-const READS: [&str; 10] = [
-    "KV/Range",
-    "Watch/Watch",
-    "Lease/LeaseTimeToLive",
-    "Lease/LeaseLeases",
-    "Cluster/MemberList",
-    "Maintenance/Status",
-    "Maintenance/HashKV",
-    "Auth/AuthStatus",
-    "Election/Leader",
-    "Election/Observe",
-];
-
 /// How the library that reads messages begins to refuse one that is too large; the bytes of it follow.
 const TOO_LARGE: &str = "Error, decoded message length too large: found ";
-
-/// The call by which a token is asked for.
-const AUTHENTICATE: &str = "Auth/Authenticate";
 
 /// The call of a path, if it is one of this dialect.
 fn call(door: Door, path: &str) -> Option<&str> {
@@ -52,12 +34,8 @@ pub(crate) fn is_etcd(door: Door, path: &str) -> bool {
 }
 
 /// What a call needs of whoever makes it.
-pub(crate) fn need(door: Door, path: &str) -> Need {
-    match call(door, path) {
-        None | Some(AUTHENTICATE) => Need::Nothing,
-        Some(call) if READS.contains(&call) => Need::Read,
-        Some(_) => Need::Full,
-    }
+pub(crate) fn rule(door: Door, path: &str) -> Rule {
+    call(door, path).map_or(Rule::OPEN, of_etcd)
 }
 
 /// The token that is shown: etcd's clients say it without a scheme.
@@ -73,6 +51,10 @@ pub(crate) fn token(headers: &HeaderMap) -> Option<&[u8]> {
 pub(crate) fn refusal(door: Door, headers: &HeaderMap, failure: &Failure) -> Response {
     let fault = match failure.code.as_str() {
         code if code == Code::Denied.text() => Fault::denied(),
+        code if code == Code::Overloaded.text() => Fault::too_many_requests(),
+        code if code == Code::TooMany.text() => {
+            Fault::ours(tonic::Code::ResourceExhausted, format!("tenure: {}", failure.message))
+        }
         _ if token(headers).is_none() => Fault::no_user(),
         _ => Fault::bad_token(),
     };
@@ -109,18 +91,17 @@ fn address(ip: IpAddr) -> String {
 }
 
 impl EtcdDoor {
-    /// The desk for whoever makes a call, which may grant leases.
+    /// The desk for whoever makes a call.
     pub(super) fn desk_of<T>(&self, request: &tonic::Request<T>) -> EtcdDesk {
-        self.desk_for(request.metadata().as_ref(), request.extensions().get())
+        self.desk_for(request.extensions())
     }
 
-    /// The desk for whoever shows this, and is there: the name of an API key says more than an address.
-    pub(super) fn desk_for(&self, headers: &HeaderMap, peer: Option<&Peer>) -> EtcdDesk {
-        let key = token(headers).and_then(|secret| self.access.name_of(secret));
-        match key.or_else(|| Some(address(peer?.ip()?))) {
-            Some(who) => self.desk.on_behalf_of(&who),
-            None => self.desk.clone(),
-        }
+    /// The desk for who was let in with these: the name of an API key says more than an address.
+    pub(super) fn desk_for(&self, extensions: &Extensions) -> EtcdDesk {
+        let caller = Caller::of(extensions);
+        let key = caller.key_name().map(ToString::to_string);
+        let who = key.or_else(|| caller.address().map(address)).unwrap_or_default();
+        self.desk.on_behalf_of(&who, caller)
     }
 
     /// Whether whoever asks is asked for a key.
@@ -144,32 +125,8 @@ impl EtcdDoor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Need;
     use axum::http::HeaderValue;
-    use prost::Message;
-
-    /// What a call needs is decided by whoever adds it, not by chance.
-    #[test]
-    fn every_call_of_the_dialect_reads_or_needs_a_key_that_may_do_everything() {
-        let set = prost_types::FileDescriptorSet::decode(tenure_api::etcd::DESCRIPTORS).unwrap();
-        let mut reads = 0;
-        for file in &set.file {
-            for service in &file.service {
-                for method in &service.method {
-                    let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                    let call = format!("{}/{}", service.name(), method.name());
-                    let expected = match call.as_str() {
-                        AUTHENTICATE => Need::Nothing,
-                        call if READS.contains(&call) => Need::Read,
-                        _ => Need::Full,
-                    };
-                    assert!(is_etcd(Door::Grpc, &path), "{path}");
-                    assert_eq!(need(Door::Grpc, &path), expected, "{path}");
-                    reads += usize::from(expected == Need::Read);
-                }
-            }
-        }
-        assert_eq!(reads, READS.len(), "every read is a call");
-    }
 
     #[test]
     fn what_is_too_large_to_be_read_is_refused_as_etcd_refuses_it() {
@@ -190,15 +147,15 @@ mod tests {
     fn as_json_a_call_needs_what_it_needs_over_grpc() {
         for (path, expected) in [
             ("/v3/kv/range", Need::Read),
-            ("/v3/kv/put", Need::Full),
-            ("/v3/kv/txn", Need::Full),
+            ("/v3/kv/put", Need::Hold),
+            ("/v3/kv/txn", Need::Hold),
             ("/v3/watch", Need::Read),
             ("/v3/maintenance/snapshot", Need::Full),
             ("/v3/auth/authenticate", Need::Nothing),
             ("/version", Need::Nothing),
         ] {
             assert!(is_etcd(Door::Http, path), "{path}");
-            assert_eq!(need(Door::Http, path), expected, "{path}");
+            assert_eq!(rule(Door::Http, path).need, expected, "{path}");
         }
         for path in ["/v3/kv/range/", "/v3", "/v1/keys", "/metrics"] {
             assert!(!is_etcd(Door::Http, path), "{path} is somebody else's");

@@ -1,18 +1,22 @@
 //! Where the calls of the etcd dialect are answered, whichever wire they came by: orders at the leader, looks at this node.
 
+use crate::access::audit::Change;
+use crate::access::{Caller, WatchRoom};
 use crate::lessor::Unready;
 use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
+use crate::metrics::OK;
 use crate::node::Node;
 use crate::peers::v1::etcd_order::Body as Ask;
 use crate::peers::v1::etcd_reply::Body as Tell;
-use crate::peers::v1::{EtcdFault, KeepAlive, KeepAliveReply};
+use crate::peers::v1::{EtcdFault, EtcdOrder, KeepAlive, KeepAliveReply};
 use tenure_api::etcd::{
     Fault, etcdserverpb as pb, header, read_delete, read_lease, read_put, read_txn, write_delete, write_put, write_txn,
 };
+use tenure_api::v1::Failure;
 use tenure_core::limits::TTL_MS_MAX;
 use tenure_core::{
-    Command, Compact, Grant, Holder, Kind, LeaseId, Ledger, Moment, OpDone, Outcome, Proof, ReleaseLease, Renew,
-    Renewal, Reply, Ttl, Txn, TxnDone,
+    Command, Compact, Grant, Holder, Keys, Kind, Lease, LeaseId, Ledger, Moment, OpDone, Outcome, Proof, ReleaseLease,
+    Renew, Renewal, Reply, Ttl, Txn, TxnDone,
 };
 
 /// Whose leases those of etcd's clients are, where nothing more is known of them.
@@ -26,6 +30,8 @@ pub(crate) struct EtcdDesk {
     node: Node,
     /// Whose leases those are that are granted here.
     holder: Holder,
+    /// In whose name it orders and looks.
+    caller: Caller,
 }
 
 pub(super) fn unready(unready: &Unready) -> Fault {
@@ -40,14 +46,14 @@ pub(super) fn unready(unready: &Unready) -> Fault {
 
 impl EtcdDesk {
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, holder: Holder::parse(HOLDER).expect("it is a name") }
+        Self { node, holder: Holder::parse(HOLDER).expect("it is a name"), caller: Caller::default() }
     }
 
     /// The same desk for somebody of whom this much is known: the name of a key, or an address. What cannot be the name of a
     /// holder says nothing.
-    pub(crate) fn on_behalf_of(&self, who: &str) -> Self {
+    pub(crate) fn on_behalf_of(&self, who: &str, caller: Caller) -> Self {
         let named = Holder::parse(&format!("{HOLDER}:{who}")).ok().filter(|_| !who.is_empty());
-        Self { node: self.node.clone(), holder: named.unwrap_or_else(|| self.holder.clone()) }
+        Self { node: self.node.clone(), holder: named.unwrap_or_else(|| self.holder.clone()), caller }
     }
 
     fn who(&self) -> &str {
@@ -77,11 +83,45 @@ impl EtcdDesk {
 
     /// Orders something, at the leader.
     pub(super) async fn order(&self, ask: Ask) -> Result<Tell, Fault> {
+        let change = Change::of_etcd(&ask);
+        let answer = self.order_anywhere(ask).await;
+        self.audit(change, answer.as_ref());
+        answer
+    }
+
+    /// Tells the audit log how a change was answered, in the words of etcd.
+    fn audit(&self, change: Option<Change>, answer: Result<&Tell, &Fault>) {
+        let Some(change) = change else { return };
+        let drawn = match answer {
+            Ok(Tell::LeaseGrant(reply)) => u64::try_from(reply.id).ok(),
+            _ => None,
+        };
+        let denied = Fault::denied();
+        let code = match answer {
+            Ok(_) => OK,
+            Err(fault) if *fault == denied => tenure_api::Code::Denied.text(),
+            Err(fault) => &fault.text,
+        };
+        change.answered(self.node.wall_ms(), &self.caller, code, drawn);
+    }
+
+    /// Tells the audit log of a change that is no order.
+    pub(super) fn audit_named(&self, call: &'static str, name: String, is_done: bool) {
+        if let Some(change) = Change::named(call, name) {
+            change.answered(self.node.wall_ms(), &self.caller, if is_done { OK } else { "refused" }, None);
+        }
+    }
+
+    async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Fault> {
+        self.may_order(&ask)?;
         let once = || {
             let (desk, ask) = (self.clone(), ask.clone());
             async move {
                 match desk.node.leader_elsewhere() {
-                    Some(leader) => desk.node.forward_etcd(leader, ask, desk.who()).await,
+                    Some(leader) => {
+                        let (who, actor) = (desk.who().into(), desk.caller.actor());
+                        desk.node.forward_etcd(leader, EtcdOrder { body: Some(ask), who, actor }).await
+                    }
                     None => desk.order_once(ask).await,
                 }
             }
@@ -110,8 +150,43 @@ impl EtcdDesk {
         }
     }
 
+    /// Whether the caller may use the keys that an order is about. Other nodes do not look again.
+    fn may_order(&self, ask: &Ask) -> Result<(), Fault> {
+        if !self.caller.is_limited() {
+            return Ok(());
+        }
+        match ask {
+            Ask::Put(put) => self.may_do(&Txn::of(read_put(put)?)),
+            Ask::DeleteRange(delete) => self.may_do(&Txn::of(read_delete(delete)?)),
+            Ask::Txn(txn) => self.may_do(&read_txn(txn)?),
+            // The ledger looks whose leases they are, and a compaction is refused before it comes here.
+            Ask::Compact(_) | Ask::LeaseGrant(_) | Ask::LeaseRevoke(_) | Ask::KeepAlive(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn may_do(&self, txn: &Txn) -> Result<(), Fault> {
+        self.caller.may_do(txn).map_err(denied)
+    }
+
+    /// Whether the caller may look at all of these keys.
+    pub(super) fn may_see(&self, keys: &Keys) -> Result<(), Fault> {
+        self.caller.may_use_keys(keys).map_err(denied)
+    }
+
+    /// Room for one more watcher of the caller's key.
+    pub(super) fn room_for_watcher(&self) -> Result<WatchRoom, Fault> {
+        let full =
+            |failure: Failure| Fault::ours(tonic::Code::ResourceExhausted, format!("tenure: {}", failure.message));
+        self.caller.take_watcher().map_err(full)
+    }
+
+    /// Whether the caller may look at a lease with this owner.
+    pub(super) fn may_see_lease(&self, lease: Option<&Lease>) -> Result<(), Fault> {
+        self.caller.may_see_lease(lease.and_then(Lease::owner)).map_err(denied)
+    }
+
     async fn ordered(&self, command: Command) -> Result<Reply, No> {
-        let outcome: Outcome = self.node.order(command).await.map_err(No::NotNow)?;
+        let outcome: Outcome = self.node.order(self.caller.sign(command)).await.map_err(No::NotNow)?;
         outcome.map_err(|refusal| No::Fault(Fault::from(&refusal)))
     }
 
@@ -248,6 +323,13 @@ async fn led<T, F: Future<Output = Result<T, Unready>>>(once: impl Fn() -> F) ->
             done => return done.map_err(|other| unready(&other)),
         }
     }
+}
+
+/// etcd's clients know one word for it; why is in the words of the failure, which the log has at `debug`.
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped over errors")]
+fn denied(failure: Failure) -> Fault {
+    tracing::debug!(why = failure.message, "a call of the etcd dialect was refused");
+    Fault::denied()
 }
 
 /// Why an order was not done.

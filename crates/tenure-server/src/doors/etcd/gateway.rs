@@ -102,7 +102,7 @@ async fn health(State(door): State<EtcdDoor>) -> Response {
 }
 
 async fn answer(State(door): State<EtcdDoor>, request: Request) -> Response {
-    let desk = door.desk_for(request.headers(), request.extensions().get());
+    let desk = door.desk_for(request.extensions());
     let door = EtcdDoor { desk, ..door };
     let path = request.uri().path().to_owned();
     match call(&path).unwrap_or_default() {
@@ -155,7 +155,7 @@ async fn said(door: &EtcdDoor, call: &str, body: &[u8]) -> Result<Response, Faul
         "Election/Resign" => unary!(election::ResignRequest, |asked| desk.resign(asked).await),
         "Election/Observe" => {
             let asked: election::LeaderRequest = message("v3electionpb", "LeaderRequest", body)?;
-            Ok(streamed(desk.observe(&asked), "v3electionpb.LeaderResponse"))
+            Ok(streamed(desk.observe(&asked)?, "v3electionpb.LeaderResponse"))
         }
         "Auth/Authenticate" => unary!(pb::AuthenticateRequest, |asked| door.authenticate(&asked)),
         "Auth/AuthStatus" => unary!(pb::AuthStatusRequest, |_asked| Ok::<_, Fault>(door.auth_status())),

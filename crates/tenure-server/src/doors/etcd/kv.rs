@@ -21,6 +21,7 @@ pub(super) use ordered;
 impl EtcdDesk {
     pub(super) async fn range(&self, asked: &pb::RangeRequest) -> Result<pb::RangeResponse, Fault> {
         let range = read_range(asked)?;
+        self.may_see(&range.keys)?;
         let (ranged, kv_revision) =
             self.read(asked.serializable, |ledger, _| (ledger.range(&range), ledger.kv_revision())).await?;
         let ranged = ranged.map_err(|refusal| Fault::from(&refusal))?;
@@ -33,6 +34,7 @@ impl EtcdDesk {
         if !txn.only_reads() {
             return ordered!(self, Txn(asked));
         }
+        self.may_do(&txn)?;
         let done = self.read(is_serializable(&asked), |ledger, _| ledger.read_txn(&txn)).await?;
         let done = done.map_err(|refusal| Fault::from(&refusal))?;
         Ok(write_txn(&done, self.header(done.kv_revision)))

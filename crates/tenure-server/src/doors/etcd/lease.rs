@@ -41,15 +41,16 @@ impl EtcdDesk {
         let (told, kv_revision) = self
             .read(false, |ledger, now| {
                 let lease = read_lease(asked.id).and_then(|id| ledger.lease(id));
+                self.may_see_lease(lease)?;
                 let told = lease.map(|lease| pb::LeaseTimeToLiveResponse {
                     ttl: seconds(lease.ends_at().millis_since(now)),
                     granted_ttl: seconds(lease.ttl().millis()),
                     keys: lease.keys().filter(|_| asked.keys).map(|key| key.bytes().to_vec()).collect(),
                     ..gone.clone()
                 });
-                (told, ledger.kv_revision())
+                Ok::<_, Fault>((told, ledger.kv_revision()))
             })
-            .await?;
+            .await??;
         Ok(pb::LeaseTimeToLiveResponse { header: Some(self.header(kv_revision)), ..told.unwrap_or(gone) })
     }
 

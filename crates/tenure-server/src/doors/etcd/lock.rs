@@ -216,15 +216,17 @@ impl EtcdDesk {
 
     pub(super) async fn leader(&self, asked: &election::LeaderRequest) -> Result<election::LeaderResponse, Fault> {
         let under = Keys::Prefix(prefix(&asked.name).into());
+        self.may_see(&under)?;
         let (kv, kv_revision) = self.read(false, |ledger, _| (winner(ledger, &under), ledger.kv_revision())).await?;
         let kv = kv.ok_or_else(Fault::election_no_leader)?;
         Ok(election::LeaderResponse { header: Some(self.header(kv_revision)), kv: Some(kv) })
     }
 
     /// Tells who leads, and each change of that or of what it says.
-    pub(super) fn observe(&self, asked: &election::LeaderRequest) -> Replies<election::LeaderResponse> {
+    pub(super) fn observe(&self, asked: &election::LeaderRequest) -> Result<Replies<election::LeaderResponse>, Fault> {
         let (replies, receiver) = mpsc::channel(WATCH_ANSWERS_MAX);
         let (desk, under) = (self.clone(), Keys::Prefix(prefix(&asked.name).into()));
+        self.may_see(&under)?;
         tokio::spawn(async move {
             let bell = Arc::new(Bell::default());
             let Some(_hanging) = desk.node().bells().hang(under.clone(), &bell) else {
@@ -248,7 +250,7 @@ impl EtcdDesk {
                 }
             }
         });
-        ReceiverStream::new(receiver).boxed()
+        Ok(ReceiverStream::new(receiver).boxed())
     }
 }
 

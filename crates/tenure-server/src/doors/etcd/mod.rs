@@ -11,7 +11,7 @@ mod lock;
 mod watch;
 mod watchers;
 
-pub(crate) use access::{in_words_of_etcd, is_etcd, need, refusal, token};
+pub(crate) use access::{in_words_of_etcd, is_etcd, refusal, rule, token};
 pub(crate) use desk::EtcdDesk;
 
 use crate::access::Access;
@@ -104,29 +104,29 @@ fn unimplemented<T>(what: &str) -> Result<Response<T>, Status> {
 #[tonic::async_trait]
 impl Kv for EtcdDoor {
     async fn range(&self, request: Request<pb::RangeRequest>) -> Result<Response<pb::RangeResponse>, Status> {
-        self.tell(Call::ListKeys, self.desk.range(request.get_ref())).await
+        self.tell(Call::ListKeys, self.desk_of(&request).range(request.get_ref())).await
     }
 
     async fn put(&self, request: Request<pb::PutRequest>) -> Result<Response<pb::PutResponse>, Status> {
-        self.tell(Call::Put, self.desk.put_key(request.into_inner())).await
+        self.tell(Call::Put, self.desk_of(&request).put_key(request.into_inner())).await
     }
 
     async fn delete_range(
         &self,
         request: Request<pb::DeleteRangeRequest>,
     ) -> Result<Response<pb::DeleteRangeResponse>, Status> {
-        self.tell(Call::Delete, self.desk.delete_range(request.into_inner())).await
+        self.tell(Call::Delete, self.desk_of(&request).delete_range(request.into_inner())).await
     }
 
     async fn txn(&self, request: Request<pb::TxnRequest>) -> Result<Response<pb::TxnResponse>, Status> {
-        self.tell(Call::Other, self.desk.transact(request.into_inner())).await
+        self.tell(Call::Other, self.desk_of(&request).transact(request.into_inner())).await
     }
 
     async fn compact(
         &self,
         request: Request<pb::CompactionRequest>,
     ) -> Result<Response<pb::CompactionResponse>, Status> {
-        self.tell(Call::Other, self.desk.compaction(request.into_inner())).await
+        self.tell(Call::Other, self.desk_of(&request).compaction(request.into_inner())).await
     }
 }
 
@@ -139,7 +139,7 @@ impl Watch for EtcdDoor {
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let needs = self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk.watch(request.into_inner(), needs)))
+        Ok(Response::new(self.desk_of(&request).watch(request.into_inner(), needs)))
     }
 }
 
@@ -159,7 +159,7 @@ impl Lease for EtcdDoor {
         &self,
         request: Request<pb::LeaseRevokeRequest>,
     ) -> Result<Response<pb::LeaseRevokeResponse>, Status> {
-        self.tell(Call::ReleaseLease, self.desk.lease_revoke(request.into_inner())).await
+        self.tell(Call::ReleaseLease, self.desk_of(&request).lease_revoke(request.into_inner())).await
     }
 
     async fn lease_keep_alive(
@@ -167,21 +167,21 @@ impl Lease for EtcdDoor {
         request: Request<Streaming<pb::LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk.keep_alives(request.into_inner())))
+        Ok(Response::new(self.desk_of(&request).keep_alives(request.into_inner())))
     }
 
     async fn lease_time_to_live(
         &self,
         request: Request<pb::LeaseTimeToLiveRequest>,
     ) -> Result<Response<pb::LeaseTimeToLiveResponse>, Status> {
-        self.tell(Call::ShowLease, self.desk.time_to_live(request.into_inner())).await
+        self.tell(Call::ShowLease, self.desk_of(&request).time_to_live(request.into_inner())).await
     }
 
     async fn lease_leases(
         &self,
-        _request: Request<pb::LeaseLeasesRequest>,
+        request: Request<pb::LeaseLeasesRequest>,
     ) -> Result<Response<pb::LeaseLeasesResponse>, Status> {
-        self.tell(Call::ListLeases, self.desk.leases()).await
+        self.tell(Call::ListLeases, self.desk_of(&request).leases()).await
     }
 }
 
@@ -255,15 +255,15 @@ impl Maintenance for EtcdDoor {
         self.tell(Call::Other, async { self.desk.hash_kv(request.into_inner()) }).await
     }
 
-    async fn snapshot(&self, _request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        self.tell(Call::Backup, self.desk.snapshot()).await
+    async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.tell(Call::Backup, self.desk_of(&request).snapshot()).await
     }
 
     async fn move_leader(
         &self,
         request: Request<pb::MoveLeaderRequest>,
     ) -> Result<Response<pb::MoveLeaderResponse>, Status> {
-        self.tell(Call::TransferLead, self.desk.move_leader(request.into_inner())).await
+        self.tell(Call::TransferLead, self.desk_of(&request).move_leader(request.into_inner())).await
     }
 
     async fn downgrade(
@@ -332,7 +332,7 @@ impl Lock for EtcdDoor {
         &self,
         request: Request<lock_pb::UnlockRequest>,
     ) -> Result<Response<lock_pb::UnlockResponse>, Status> {
-        self.tell(Call::Release, self.desk.unlock(request.into_inner())).await
+        self.tell(Call::Release, self.desk_of(&request).unlock(request.into_inner())).await
     }
 }
 
@@ -352,27 +352,28 @@ impl Election for EtcdDoor {
         &self,
         request: Request<election::ProclaimRequest>,
     ) -> Result<Response<election::ProclaimResponse>, Status> {
-        self.tell(Call::Other, self.desk.proclaim(request.into_inner())).await
+        self.tell(Call::Other, self.desk_of(&request).proclaim(request.into_inner())).await
     }
 
     async fn leader(
         &self,
         request: Request<election::LeaderRequest>,
     ) -> Result<Response<election::LeaderResponse>, Status> {
-        self.tell(Call::Other, self.desk.leader(request.get_ref())).await
+        self.tell(Call::Other, self.desk_of(&request).leader(request.get_ref())).await
     }
 
     async fn observe(
         &self,
         request: Request<election::LeaderRequest>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        Ok(Response::new(self.desk.observe(request.get_ref())))
+        let replies = self.desk_of(&request).observe(request.get_ref()).map_err(|fault| fault.status())?;
+        Ok(Response::new(replies))
     }
 
     async fn resign(
         &self,
         request: Request<election::ResignRequest>,
     ) -> Result<Response<election::ResignResponse>, Status> {
-        self.tell(Call::Release, self.desk.resign(request.into_inner())).await
+        self.tell(Call::Release, self.desk_of(&request).resign(request.into_inner())).await
     }
 }

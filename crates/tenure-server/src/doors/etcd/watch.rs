@@ -156,6 +156,7 @@ impl Watching {
         if !asked.range_end.is_empty() && asked.range_end != b"\0" && key >= &asked.range_end[..] {
             return Err("mvcc: watcher range is empty".into());
         }
+        self.desk.may_see(&keys).map_err(|fault| fault.text)?;
         if self.watchers.len() >= BELLS_PER_WATCH_MAX {
             return Err(format!("tenure: a stream has at most {BELLS_PER_WATCH_MAX} watchers"));
         }
@@ -166,7 +167,8 @@ impl Watching {
         let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;
         let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell);
         let hanging = hanging.ok_or("tenure: this node has no room for more watchers")?;
-        Ok(Watcher::new(id, keys, asked, hanging))
+        let room = self.desk.room_for_watcher().map_err(|fault| fault.text)?;
+        Ok(Watcher::new(id, keys, asked, (hanging, room)))
     }
 
     async fn refuse(&mut self, cancel_reason: String) -> Result<(), Gone> {

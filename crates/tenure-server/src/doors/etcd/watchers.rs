@@ -1,5 +1,6 @@
 //! The watchers of one stream, and what each of them is told. It reads the ledger and sends nothing.
 
+use crate::access::WatchRoom;
 use crate::bells::Hanging;
 use crate::limits::{ETCD_MESSAGE_BYTES_MAX, WATCH_CHANGES_MAX, WATCH_PAGE_BYTES};
 use prost::Message;
@@ -20,6 +21,9 @@ pub(super) struct Told {
     pub(super) more: bool,
 }
 
+/// Where a watcher is woken, and its room among those of its key.
+type Place = (Hanging, WatchRoom);
+
 /// One watcher.
 pub(super) struct Watcher {
     pub(super) id: i64,
@@ -36,10 +40,11 @@ pub(super) struct Watcher {
     /// It asked for what is forgotten, was told so, and is told nothing more until its client takes it away.
     is_over: bool,
     _hanging: Hanging,
+    _room: WatchRoom,
 }
 
 impl Watcher {
-    pub(super) fn new(id: i64, keys: Keys, asked: &pb::WatchCreateRequest, hanging: Hanging) -> Self {
+    pub(super) fn new(id: i64, keys: Keys, asked: &pb::WatchCreateRequest, (hanging, room): Place) -> Self {
         let without = |kind: FilterType| asked.filters.contains(&i32::from(kind));
         Self {
             id,
@@ -53,6 +58,7 @@ impl Watcher {
             fragment: asked.fragment,
             is_over: false,
             _hanging: hanging,
+            _room: room,
         }
     }
 
@@ -303,7 +309,7 @@ mod tests {
         let keys = Keys::One(Key::parse(key.as_bytes()).unwrap());
         let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default())).unwrap();
         let id = watchers.number(0).unwrap();
-        let watcher = Watcher::new(id, keys, &pb::WatchCreateRequest::default(), hanging);
+        let watcher = Watcher::new(id, keys, &pb::WatchCreateRequest::default(), (hanging, WatchRoom::default()));
         watchers.add(Watcher { next, ..watcher });
     }
 

@@ -5,7 +5,6 @@ use super::poll;
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use crate::listen::Peer;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -199,7 +198,7 @@ impl Acquired {
     NotDone,
 ))]
 pub(super) async fn acquire(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     Extension(peer): Extension<Peer>,
     Body(body): Body<AcquireBody>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
@@ -227,10 +226,7 @@ pub(super) fn acquired(tell: Tell) -> v1::AcquireReply {
     (status = 200, description = "Extended. Count the TTL from the moment the request was sent.", body = v1::RenewHandleReply),
     NotDone,
 ))]
-pub(super) async fn renew(
-    State(door): State<HttpDoor>,
-    Body(body): Body<v1::RenewHandleRequest>,
-) -> Answer<v1::RenewHandleReply> {
+pub(super) async fn renew(door: HttpDoor, Body(body): Body<v1::RenewHandleRequest>) -> Answer<v1::RenewHandleReply> {
     ordered!(door, RenewHandle(body))
 }
 
@@ -239,10 +235,7 @@ pub(super) async fn renew(
     (status = 200, description = "Given back.", body = v1::ReleaseReply),
     NotDone,
 ))]
-pub(super) async fn release(
-    State(door): State<HttpDoor>,
-    Body(body): Body<v1::ReleaseRequest>,
-) -> Answer<v1::ReleaseReply> {
+pub(super) async fn release(door: HttpDoor, Body(body): Body<v1::ReleaseRequest>) -> Answer<v1::ReleaseReply> {
     ordered!(door, Release(body))
 }
 
@@ -251,10 +244,7 @@ pub(super) async fn release(
     (status = 200, description = "Left.", body = v1::CancelReply),
     NotDone,
 ))]
-pub(super) async fn cancel(
-    State(door): State<HttpDoor>,
-    Body(body): Body<v1::CancelRequest>,
-) -> Answer<v1::CancelReply> {
+pub(super) async fn cancel(door: HttpDoor, Body(body): Body<v1::CancelRequest>) -> Answer<v1::CancelReply> {
     ordered!(door, Cancel(body))
 }
 
@@ -263,10 +253,7 @@ pub(super) async fn cancel(
     (status = 200, description = "Broken, or will be.", body = v1::BreakReply),
     NotDone,
 ))]
-pub(super) async fn break_claims(
-    State(door): State<HttpDoor>,
-    Body(body): Body<v1::BreakRequest>,
-) -> Answer<v1::BreakReply> {
+pub(super) async fn break_claims(door: HttpDoor, Body(body): Body<v1::BreakRequest>) -> Answer<v1::BreakReply> {
     ordered!(door, BreakClaims(body))
 }
 
@@ -277,7 +264,7 @@ pub(super) async fn break_claims(
     NotDone,
 ))]
 pub(super) async fn transfer(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     Body(body): Body<v1::TransferRequest>,
 ) -> Result<(StatusCode, Json<Acquired>), Problem> {
     let reply = acquired(door.desk.order(Ask::Transfer(body)).await?);
@@ -298,6 +285,6 @@ pub(super) struct OfHandle {
     (status = 200, description = "It does.", body = v1::VerifyReply),
     NotRead,
 ))]
-pub(super) async fn verify(State(door): State<HttpDoor>, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
+pub(super) async fn verify(door: HttpDoor, Asked(asked): Asked<OfHandle>) -> Answer<v1::VerifyReply> {
     Ok(Json(door.desk.verify(&v1::VerifyRequest { handle: asked.handle }).await?))
 }

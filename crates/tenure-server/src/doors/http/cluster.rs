@@ -4,7 +4,6 @@ use super::body::{Body, Named};
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use axum::Json;
-use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use serde::Deserialize;
@@ -16,17 +15,14 @@ use utoipa::ToSchema;
     (status = 200, description = "The members.", body = v1::MembersReply),
     NotRead,
 ))]
-pub(super) async fn members(State(door): State<HttpDoor>) -> Json<v1::MembersReply> {
+pub(super) async fn members(door: HttpDoor) -> Json<v1::MembersReply> {
     Json(door.desk.members())
 }
 
 /// Lets a node that waits for it join the cluster. It votes once it has caught up.
 #[utoipa::path(post, path = "/v1/cluster/members", tag = "cluster", request_body = v1::AddMemberRequest,
     responses((status = 200, description = "It votes.", body = v1::MembersReply), NotDone))]
-pub(super) async fn add(
-    State(door): State<HttpDoor>,
-    Body(request): Body<v1::AddMemberRequest>,
-) -> Answer<v1::MembersReply> {
+pub(super) async fn add(door: HttpDoor, Body(request): Body<v1::AddMemberRequest>) -> Answer<v1::MembersReply> {
     Ok(Json(door.desk.add_member(&request).await?))
 }
 
@@ -34,7 +30,7 @@ pub(super) async fn add(
 #[utoipa::path(delete, path = "/v1/cluster/members/{node}", tag = "cluster",
     params(("node" = u64, Path, description = "Its number.", minimum = 1)),
     responses((status = 200, description = "It is out.", body = v1::MembersReply), NotDone))]
-pub(super) async fn remove(State(door): State<HttpDoor>, Named(node): Named) -> Answer<v1::MembersReply> {
+pub(super) async fn remove(door: HttpDoor, Named(node): Named) -> Answer<v1::MembersReply> {
     let no_member = || Problem::new(Code::NotChanged, format!("{node:?} is no number of a node; nothing was changed"));
     let node = node.parse().map_err(|_| no_member())?;
     Ok(Json(door.desk.remove_member(node).await?))
@@ -43,10 +39,7 @@ pub(super) async fn remove(State(door): State<HttpDoor>, Named(node): Named) -> 
 /// Hands the lead to another voter.
 #[utoipa::path(post, path = "/v1/cluster/leader", tag = "cluster", request_body = v1::TransferLeadRequest,
     responses((status = 200, description = "It leads.", body = v1::MembersReply), NotDone))]
-pub(super) async fn transfer(
-    State(door): State<HttpDoor>,
-    Body(request): Body<v1::TransferLeadRequest>,
-) -> Answer<v1::MembersReply> {
+pub(super) async fn transfer(door: HttpDoor, Body(request): Body<v1::TransferLeadRequest>) -> Answer<v1::MembersReply> {
     Ok(Json(door.desk.transfer_lead(request.node).await?))
 }
 
@@ -60,7 +53,7 @@ pub(super) struct Nothing {}
     (status = 200, description = "The file.", body = Vec<u8>, content_type = "application/octet-stream"),
     NotDone,
 ))]
-pub(super) async fn backup(State(door): State<HttpDoor>, _: Body<Nothing>) -> Result<impl IntoResponse, Problem> {
+pub(super) async fn backup(door: HttpDoor, _: Body<Nothing>) -> Result<impl IntoResponse, Problem> {
     let backup = door.desk.backup().await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], backup))
 }

@@ -11,7 +11,7 @@ use crate::lessor::Unready;
 use crate::limits::{DISCOVER_WAIT_MAX, RETRY_AFTER, WATCH_PULSE};
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -150,7 +150,7 @@ pub(super) struct Paging {
     (status = 200, description = "A page of instances, by service and id.", body = v1::DiscoverReply),
     NotRead,
 ))]
-pub(super) async fn discover(State(door): State<HttpDoor>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+pub(super) async fn discover(door: HttpDoor, RawQuery(query): RawQuery) -> Result<Response, Problem> {
     let known = ["limit", "from", "stale", "after", "wait_ms"];
     let (which, rest) = WhichInstances::read(query.as_deref().unwrap_or_default(), &known)?;
     let request = which.message(&rest)?;
@@ -177,6 +177,7 @@ fn patience(wait_ms: u64) -> Duration {
 /// Waits until something has happened to these services after a revision, for so long at most.
 async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, wait_ms: u64) -> Result<(), Problem> {
     let node = door.desk.node();
+    door.desk.may_discover(&request.service, &request.service_prefix)?;
     let wanted = Wanted::read(request)?;
     let bell = Arc::new(Bell::default());
     let hanging = node.service_bells().hang(wanted.keys(), &bell);
@@ -216,10 +217,7 @@ pub(super) struct WhichServices {
     (status = 200, description = "A page of services, by name.", body = v1::ListServicesReply),
     NotRead,
 ))]
-pub(super) async fn services(
-    State(door): State<HttpDoor>,
-    Asked(asked): Asked<WhichServices>,
-) -> Answer<v1::ListServicesReply> {
+pub(super) async fn services(door: HttpDoor, Asked(asked): Asked<WhichServices>) -> Answer<v1::ListServicesReply> {
     let WhichServices { prefix, limit, from, stale } = asked;
     Ok(Json(door.desk.list_services(&v1::ListServicesRequest { prefix, limit, from, stale }).await?))
 }
@@ -257,11 +255,7 @@ pub(super) struct ToldOfInstances {
     (status = 200, description = "A stream of replies.", body = ToldOfInstances, content_type = "text/event-stream"),
     NotRead,
 ))]
-pub(super) async fn watch(
-    State(door): State<HttpDoor>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) async fn watch(door: HttpDoor, RawQuery(query): RawQuery, headers: HeaderMap) -> Result<Response, Problem> {
     let (which, rest) = WhichInstances::read(query.as_deref().unwrap_or_default(), &["after", "for_ms"])?;
     let request = which.message(&rest)?;
     // A browser that has not heard anything yet comes back with an empty id.

@@ -8,7 +8,7 @@ use crate::doors::watch;
 use crate::limits::WATCH_PULSE;
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
@@ -42,7 +42,7 @@ pub(super) struct WhichPast {
     (status = 200, description = "A page of events.", body = v1::HistoryReply),
     NotRead,
 ))]
-pub(super) async fn history(State(door): State<HttpDoor>, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
+pub(super) async fn history(door: HttpDoor, Asked(asked): Asked<WhichPast>) -> Answer<v1::HistoryReply> {
     let request = v1::HistoryRequest {
         before: place(&asked.before, "before")?,
         resource: asked.resource,
@@ -110,11 +110,7 @@ pub(super) struct Told {
     (status = 200, description = "A stream of events.", body = Told, content_type = "text/event-stream"),
     NotRead,
 ))]
-pub(super) async fn watch(
-    State(door): State<HttpDoor>,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) async fn watch(door: HttpDoor, RawQuery(query): RawQuery, headers: HeaderMap) -> Result<Response, Problem> {
     let asked = WatchQuery::read(query.as_deref().unwrap_or_default())?;
     // A browser that has not heard anything yet comes back with an empty id.
     let last = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
@@ -124,7 +120,7 @@ pub(super) async fn watch(
         None => place(&asked.after, "after")?,
     };
     let request = v1::WatchRequest { prefixes: asked.prefix, after, ..v1::WatchRequest::default() };
-    let mut replies = watch::open(door.desk.node().clone(), request)?;
+    let mut replies = watch::open(&door.desk, request).map_err(|failure| *failure)?;
     // The first reply comes at once. If it is a no, the client hears it as a status.
     let first = match replies.next().await {
         Some(Ok(reply)) => message(&reply),

@@ -5,7 +5,7 @@ use super::body::{Asked, Body, Fresh, Named, read_id};
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use axum::Json;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ impl RegisterBody {
     responses((status = 200, description = "Registered. Count the TTL from the moment the request was sent.",
         body = v1::RegisterReply), NotDone))]
 pub(super) async fn register(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Body(body): Body<RegisterBody>,
 ) -> Answer<v1::RegisterReply> {
@@ -217,11 +217,7 @@ pub(super) struct Heard {
 #[utoipa::path(put, path = "/v1/heartbeat/{*instance}", tag = "registry",
     params(("instance" = String, Path, description = "SERVICE/ID; the service may have slashes."), Beat),
     responses((status = 200, description = "Heard.", body = Heard), NotDone))]
-pub(super) async fn heartbeat(
-    State(door): State<HttpDoor>,
-    instance: Instanced,
-    Asked(beat): Asked<Beat>,
-) -> Answer<Heard> {
+pub(super) async fn heartbeat(door: HttpDoor, instance: Instanced, Asked(beat): Asked<Beat>) -> Answer<Heard> {
     let key = instance.key()?;
     let named = if beat.lease.is_empty() { 0 } else { read_id(&beat.lease)? };
     let (lease, remaining_ms) = match beaten(&door, &key, (named, &beat), true).await {
@@ -279,7 +275,7 @@ pub(super) struct HealthBody {
     request_body = HealthBody,
     responses((status = 200, description = "Known.", body = v1::SetHealthReply), NotDone))]
 pub(super) async fn set_health(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Body(body): Body<HealthBody>,
 ) -> Answer<v1::SetHealthReply> {
@@ -328,7 +324,7 @@ pub(super) struct UpdateBody {
     request_body = UpdateBody,
     responses((status = 200, description = "Changed.", body = v1::UpdateInstanceReply), NotDone))]
 pub(super) async fn update(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Body(body): Body<UpdateBody>,
 ) -> Answer<v1::UpdateInstanceReply> {
@@ -377,7 +373,7 @@ impl Ordered {
     params(("instance" = String, Path, description = "SERVICE/ID; the service may have slashes."), Ordered),
     responses((status = 200, description = "It drains.", body = v1::DrainReply), NotDone))]
 pub(super) async fn drain(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Asked(ordered): Asked<Ordered>,
 ) -> Answer<v1::DrainReply> {
@@ -389,7 +385,7 @@ pub(super) async fn drain(
     params(("instance" = String, Path, description = "SERVICE/ID; the service may have slashes."), Ordered),
     responses((status = 200, description = "It does not drain.", body = v1::DrainReply), NotDone))]
 pub(super) async fn undrain(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Asked(ordered): Asked<Ordered>,
 ) -> Answer<v1::DrainReply> {
@@ -415,7 +411,7 @@ pub(super) struct Leaving {
     params(("instance" = String, Path, description = "SERVICE/ID; the service may have slashes."), Leaving),
     responses((status = 200, description = "It is gone.", body = v1::DeregisterReply), NotDone))]
 pub(super) async fn deregister(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     instance: Instanced,
     Asked(leaving): Asked<Leaving>,
 ) -> Answer<v1::DeregisterReply> {
@@ -435,7 +431,7 @@ pub(super) async fn deregister(
     params(("instance" = String, Path, description = "SERVICE/ID; the service may have slashes."), Fresh),
     responses((status = 200, description = "The instance.", body = v1::ShowInstanceReply), NotRead))]
 pub(super) async fn show(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     Instanced { service, id }: Instanced,
     Asked(fresh): Asked<Fresh>,
 ) -> Answer<v1::ShowInstanceReply> {

@@ -4,7 +4,6 @@ use super::body::{Asked, Body, Fresh, Keyed, bad_query};
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use tenure_api::json::{Bytes, Id, unhex};
 use tenure_api::v1::delete_request::Which;
@@ -37,7 +36,7 @@ pub(super) struct WhichKeys {
     (status = 200, description = "A page of keys.", body = v1::ListKeysReply),
     NotRead,
 ))]
-pub(super) async fn list(State(door): State<HttpDoor>, Asked(asked): Asked<WhichKeys>) -> Answer<v1::ListKeysReply> {
+pub(super) async fn list(door: HttpDoor, Asked(asked): Asked<WhichKeys>) -> Answer<v1::ListKeysReply> {
     let request = v1::ListKeysRequest {
         prefix: asked.prefix.into(),
         limit: asked.limit,
@@ -52,11 +51,7 @@ pub(super) async fn list(State(door): State<HttpDoor>, Asked(asked): Asked<Which
 #[utoipa::path(get, path = "/v1/keys/{*key}", tag = "keys",
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay."), Fresh),
     responses((status = 200, description = "The key.", body = v1::GetKeyReply), NotRead))]
-pub(super) async fn get(
-    State(door): State<HttpDoor>,
-    Keyed(key): Keyed,
-    Asked(fresh): Asked<Fresh>,
-) -> Answer<v1::GetKeyReply> {
+pub(super) async fn get(door: HttpDoor, Keyed(key): Keyed, Asked(fresh): Asked<Fresh>) -> Answer<v1::GetKeyReply> {
     let request = v1::GetKeyRequest { key, stale: fresh.stale };
     let reply = door.desk.get_key(&request).await?;
     match reply.item {
@@ -82,11 +77,7 @@ pub(super) struct PutBody {
 #[utoipa::path(put, path = "/v1/keys/{*key}", tag = "keys",
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay.")),
     request_body = PutBody, responses((status = 200, description = "Written.", body = v1::PutReply), NotDone))]
-pub(super) async fn put(
-    State(door): State<HttpDoor>,
-    Keyed(key): Keyed,
-    Body(body): Body<PutBody>,
-) -> Answer<v1::PutReply> {
+pub(super) async fn put(door: HttpDoor, Keyed(key): Keyed, Body(body): Body<PutBody>) -> Answer<v1::PutReply> {
     let not_hex = || Problem::new(Code::BadJson, "`hex` is not two hexadecimal digits a byte; nothing was changed");
     let value = body.value.map(|value| value.into_vec().ok_or_else(not_hex)).transpose()?;
     let lease = body.lease.map_or(0, |id| id.0);
@@ -97,7 +88,7 @@ pub(super) async fn put(
 #[utoipa::path(delete, path = "/v1/keys/{*key}", tag = "keys",
     params(("key" = String, Path, description = "The key, percent-encoded; slashes may stay.")),
     responses((status = 200, description = "Removed, if it was there.", body = v1::DeleteReply), NotDone))]
-pub(super) async fn delete(State(door): State<HttpDoor>, Keyed(key): Keyed) -> Answer<v1::DeleteReply> {
+pub(super) async fn delete(door: HttpDoor, Keyed(key): Keyed) -> Answer<v1::DeleteReply> {
     ordered!(door, Delete(v1::DeleteRequest { which: Some(Which::Key(key)) }))
 }
 
@@ -114,7 +105,7 @@ pub(super) struct Under {
     (status = 200, description = "So many were removed.", body = v1::DeleteReply),
     NotDone,
 ))]
-pub(super) async fn delete_under(State(door): State<HttpDoor>, Asked(asked): Asked<Under>) -> Answer<v1::DeleteReply> {
+pub(super) async fn delete_under(door: HttpDoor, Asked(asked): Asked<Under>) -> Answer<v1::DeleteReply> {
     if asked.prefix.is_empty() {
         // Everything at once is never what somebody meant who forgot to say what.
         return Err(bad_query("an empty prefix would remove every key"));

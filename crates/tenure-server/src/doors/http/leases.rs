@@ -4,7 +4,6 @@ use super::body::{Asked, Body, Fresh, Leased, Named, read_from};
 use super::problem::{NotDone, NotRead, Problem};
 use super::{Answer, HttpDoor};
 use axum::Json;
-use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use tenure_api::json::{Bytes, Id};
 use tenure_api::v1::revoke_request::Which;
@@ -38,10 +37,7 @@ pub(super) struct WhichLeases {
     (status = 200, description = "A page of leases.", body = v1::ListLeasesReply),
     NotRead,
 ))]
-pub(super) async fn list(
-    State(door): State<HttpDoor>,
-    Asked(asked): Asked<WhichLeases>,
-) -> Answer<v1::ListLeasesReply> {
+pub(super) async fn list(door: HttpDoor, Asked(asked): Asked<WhichLeases>) -> Answer<v1::ListLeasesReply> {
     let label = match asked.label.split_once('=') {
         Some((key, value)) => Some(v1::Label { key: key.into(), value: value.into() }),
         None if asked.label.is_empty() => None,
@@ -64,7 +60,7 @@ pub(super) async fn list(
     (status = 200, description = "Granted. Count the TTL from the moment the request was sent.", body = v1::GrantReply),
     NotDone,
 ))]
-pub(super) async fn grant(State(door): State<HttpDoor>, Body(body): Body<v1::GrantRequest>) -> Answer<v1::GrantReply> {
+pub(super) async fn grant(door: HttpDoor, Body(body): Body<v1::GrantRequest>) -> Answer<v1::GrantReply> {
     ordered!(door, Grant(body))
 }
 
@@ -73,7 +69,7 @@ pub(super) async fn grant(State(door): State<HttpDoor>, Body(body): Body<v1::Gra
     (status = 200, description = "The TTL of each, in the order asked; 0 for those that have a failure.", body = v1::RenewReply),
     NotDone,
 ))]
-pub(super) async fn renew(State(door): State<HttpDoor>, Body(body): Body<v1::RenewRequest>) -> Answer<v1::RenewReply> {
+pub(super) async fn renew(door: HttpDoor, Body(body): Body<v1::RenewRequest>) -> Answer<v1::RenewReply> {
     ordered!(door, Renew(body))
 }
 
@@ -115,11 +111,7 @@ impl From<v1::ShowLeaseReply> for ShownLease {
 #[utoipa::path(get, path = "/v1/leases/{lease}", tag = "leases",
     params(("lease" = Id, Path, description = "The lease id."), Fresh),
     responses((status = 200, description = "The lease.", body = ShownLease), NotRead))]
-pub(super) async fn show(
-    State(door): State<HttpDoor>,
-    Leased(lease): Leased,
-    Asked(fresh): Asked<Fresh>,
-) -> Answer<ShownLease> {
+pub(super) async fn show(door: HttpDoor, Leased(lease): Leased, Asked(fresh): Asked<Fresh>) -> Answer<ShownLease> {
     let shown = door.desk.show_lease(v1::ShowLeaseRequest { lease, stale: fresh.stale }).await?;
     Ok(Json(shown.into()))
 }
@@ -128,7 +120,7 @@ pub(super) async fn show(
 #[utoipa::path(delete, path = "/v1/leases/{lease}", tag = "leases",
     params(("lease" = Id, Path, description = "The lease id.")),
     responses((status = 200, description = "Given back.", body = v1::ReleaseReply), NotDone))]
-pub(super) async fn release(State(door): State<HttpDoor>, Leased(lease): Leased) -> Answer<v1::ReleaseReply> {
+pub(super) async fn release(door: HttpDoor, Leased(lease): Leased) -> Answer<v1::ReleaseReply> {
     ordered!(door, ReleaseLease(v1::ReleaseLeaseRequest { lease, ..v1::ReleaseLeaseRequest::default() }) => Release)
 }
 
@@ -161,7 +153,7 @@ pub(super) struct RevokeBody {
     (status = 200, description = "So many ended; if there is a `next`, go on from there.", body = v1::RevokeReply),
     NotDone,
 ))]
-pub(super) async fn revoke(State(door): State<HttpDoor>, Body(body): Body<RevokeBody>) -> Answer<v1::RevokeReply> {
+pub(super) async fn revoke(door: HttpDoor, Body(body): Body<RevokeBody>) -> Answer<v1::RevokeReply> {
     let lease = body.lease.map(|id| Which::Lease(id.0));
     let of_others = [body.prefix.map(Which::Prefix), body.holder.map(Which::Holder), body.label.map(Which::Label)];
     let mut said = lease.into_iter().chain(of_others.into_iter().flatten());
@@ -178,7 +170,7 @@ pub(super) async fn revoke(State(door): State<HttpDoor>, Body(body): Body<Revoke
     (status = 200, description = "All of them, by name.", body = v1::ListClassesReply),
     NotRead,
 ))]
-pub(super) async fn classes(State(door): State<HttpDoor>, Asked(fresh): Asked<Fresh>) -> Answer<v1::ListClassesReply> {
+pub(super) async fn classes(door: HttpDoor, Asked(fresh): Asked<Fresh>) -> Answer<v1::ListClassesReply> {
     Ok(Json(door.desk.list_classes(v1::ListClassesRequest { stale: fresh.stale }).await?))
 }
 
@@ -187,7 +179,7 @@ pub(super) async fn classes(State(door): State<HttpDoor>, Asked(fresh): Asked<Fr
     params(("class" = String, Path, description = "The name of the class.")),
     request_body = v1::Class, responses((status = 200, description = "Set.", body = v1::SetClassReply), NotDone))]
 pub(super) async fn set_class(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     Named(name): Named,
     Body(body): Body<v1::Class>,
 ) -> Answer<v1::SetClassReply> {

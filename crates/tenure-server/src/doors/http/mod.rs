@@ -34,15 +34,18 @@ mod resources;
 
 use super::desk::Desk;
 use super::etcd::{EtcdDoor, gateway};
+use crate::access::Caller;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
 use crate::serve::Served;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use problem::{NotRead, Problem};
+use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +67,15 @@ struct HttpDoor {
     stop: Stop,
     /// Room for bodies that are being read, in KiB.
     bodies: Arc<Semaphore>,
+}
+
+/// Each request has a door of its own, for the caller that was let in with it.
+impl FromRequestParts<Self> for HttpDoor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, door: &Self) -> Result<Self, Infallible> {
+        Ok(Self { desk: door.desk.of(Caller::of(&parts.extensions)), ..door.clone() })
+    }
 }
 
 /// Says when the server stops, so that nobody is kept waiting for it.
@@ -172,7 +184,7 @@ async fn describe(description: String) -> impl IntoResponse {
 }
 
 /// What the node measures about itself.
-async fn metrics(State(door): State<HttpDoor>) -> impl IntoResponse {
+async fn metrics(door: HttpDoor) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], door.desk.node().metrics_text())
 }
@@ -182,7 +194,7 @@ async fn metrics(State(door): State<HttpDoor>) -> impl IntoResponse {
     (status = 200, description = "How the node is doing.", body = v1::StatusReply),
     NotRead,
 ))]
-async fn status(State(door): State<HttpDoor>) -> Json<v1::StatusReply> {
+async fn status(door: HttpDoor) -> Json<v1::StatusReply> {
     Json(door.desk.status())
 }
 
@@ -192,7 +204,7 @@ async fn healthy() -> &'static str {
 }
 
 /// This node can be asked: it leads, or knows who does.
-async fn ready(State(door): State<HttpDoor>) -> (StatusCode, &'static str) {
+async fn ready(door: HttpDoor) -> (StatusCode, &'static str) {
     if door.desk.node().is_ready() {
         (StatusCode::OK, "ready\n")
     } else {

@@ -5,7 +5,7 @@ use super::discover::WhichInstances;
 use super::problem::{NotRead, Problem};
 use crate::limits::{PAGE_MAX, TARGETS_BYTES_MAX, TARGETS_MAX};
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tenure_api::{Code, v1};
@@ -43,10 +43,7 @@ impl Target {
     (status = 200, description = "All targets.", body = Vec<Target>),
     NotRead,
 ))]
-pub(super) async fn targets(
-    State(door): State<HttpDoor>,
-    RawQuery(query): RawQuery,
-) -> Result<Json<Vec<Target>>, Problem> {
+pub(super) async fn targets(door: HttpDoor, RawQuery(query): RawQuery) -> Result<Json<Vec<Target>>, Problem> {
     let (which, rest) = WhichInstances::read(query.as_deref().unwrap_or_default(), &["scheme"])?;
     let mut request = which.message(&rest)?;
     request.limit = u32::try_from(PAGE_MAX).unwrap_or(u32::MAX);

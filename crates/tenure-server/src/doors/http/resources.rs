@@ -4,7 +4,6 @@ use super::body::{Asked, Body, Fresh, Named};
 use super::problem::{NotDone, NotRead};
 use super::{Answer, HttpDoor};
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use tenure_api::v1;
 use utoipa::{IntoParams, ToSchema};
@@ -35,10 +34,7 @@ pub(super) struct WhichResources {
     (status = 200, description = "A page of resources.", body = v1::ListResourcesReply),
     NotRead,
 ))]
-pub(super) async fn list(
-    State(door): State<HttpDoor>,
-    Asked(asked): Asked<WhichResources>,
-) -> Answer<v1::ListResourcesReply> {
+pub(super) async fn list(door: HttpDoor, Asked(asked): Asked<WhichResources>) -> Answer<v1::ListResourcesReply> {
     let WhichResources { prefix, holder, held, defined, limit, from, stale } = asked;
     let request = v1::ListResourcesRequest { prefix, limit, from, stale, holder, defined, held };
     Ok(Json(door.desk.list_resources(&request).await?))
@@ -48,11 +44,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/resources/{*name}", tag = "resources",
     params(("name" = String, Path, description = "Its name, with slashes as they are or as %2F."), Fresh),
     responses((status = 200, description = "The resource.", body = v1::ShowReply), NotRead))]
-pub(super) async fn show(
-    State(door): State<HttpDoor>,
-    Named(resource): Named,
-    Asked(fresh): Asked<Fresh>,
-) -> Answer<v1::ShowReply> {
+pub(super) async fn show(door: HttpDoor, Named(resource): Named, Asked(fresh): Asked<Fresh>) -> Answer<v1::ShowReply> {
     Ok(Json(door.desk.show(&v1::ShowRequest { resource, stale: fresh.stale }).await?))
 }
 
@@ -71,7 +63,7 @@ pub(super) struct DefineBody {
     request_body = DefineBody,
     responses((status = 200, description = "Defined.", body = v1::DefineResourceReply), NotDone))]
 pub(super) async fn define(
-    State(door): State<HttpDoor>,
+    door: HttpDoor,
     Named(resource): Named,
     Body(body): Body<DefineBody>,
 ) -> Answer<v1::DefineResourceReply> {
@@ -82,6 +74,6 @@ pub(super) async fn define(
 #[utoipa::path(delete, path = "/v1/resources/{*name}", tag = "resources",
     params(("name" = String, Path, description = "Its name, with slashes as they are or as %2F.")),
     responses((status = 200, description = "Taken back.", body = v1::DefineResourceReply), NotDone))]
-pub(super) async fn forget(State(door): State<HttpDoor>, Named(resource): Named) -> Answer<v1::DefineResourceReply> {
+pub(super) async fn forget(door: HttpDoor, Named(resource): Named) -> Answer<v1::DefineResourceReply> {
     ordered!(door, DefineResource(v1::DefineResourceRequest { resource, capacity: None }))
 }

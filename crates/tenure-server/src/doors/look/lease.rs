@@ -95,6 +95,7 @@ fn item(id: LeaseId, lease: &Lease, now: Moment) -> v1::Lease {
     let mut item = v1::Lease {
         lease: id.number(),
         holder: lease.holder().to_string(),
+        api_key: lease.owner().map_or_else(String::new, ToString::to_string),
         ttl_ms: lease.ttl().millis(),
         remaining_ms: lease.deadline().millis_since(now),
         granted_wall_ms: lease.granted_wall_ms(),

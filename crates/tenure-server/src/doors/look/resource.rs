@@ -166,6 +166,7 @@ fn holding(ledger: &Ledger, name: &Name, fence: Fence, id: LeaseId, now: Moment)
         labels: write_labels(lease.labels()),
         parent: lease.parent().map_or(0, LeaseId::number),
         is_final: lease.is_final(),
+        api_key: lease.owner().map_or_else(String::new, ToString::to_string),
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) trait Dialect: Send + 'static {
     type Ask: Send + 'static;
     type Tell: Send + 'static;
 
+    /// The names that are asked for.
+    fn names(ask: &Self::Ask) -> &[String];
+
     /// Reads what is asked: it changes what is wanted, and says what became of what was told.
     fn read(&mut self, ask: Self::Ask, wanted: &mut Wanted) -> Result<Heard, Status>;
 
@@ -82,6 +85,10 @@ impl Dialect for Whole {
     type Ask = DiscoveryRequest;
     type Tell = DiscoveryResponse;
 
+    fn names(ask: &DiscoveryRequest) -> &[String] {
+        &ask.resource_names
+    }
+
     fn read(&mut self, ask: DiscoveryRequest, wanted: &mut Wanted) -> Result<Heard, Status> {
         must_be_endpoints(&ask.type_url)?;
         // It was sent before the newest was read: what is wanted then is said with the answer to that.
@@ -119,6 +126,10 @@ pub(super) struct Delta {
 impl Dialect for Delta {
     type Ask = DeltaDiscoveryRequest;
     type Tell = DeltaDiscoveryResponse;
+
+    fn names(ask: &DeltaDiscoveryRequest) -> &[String] {
+        &ask.resource_names_subscribe
+    }
 
     fn read(&mut self, ask: DeltaDiscoveryRequest, wanted: &mut Wanted) -> Result<Heard, Status> {
         must_be_endpoints(&ask.type_url)?;

@@ -5,6 +5,7 @@ use super::assignment::{Assigned, assigned};
 use super::dialect::{Dialect, Heard};
 use super::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use super::wanted::Wanted;
+use crate::access::Caller;
 use crate::bells::{Bell, Hanging};
 use crate::lessor::Unready;
 use crate::limits::{FOLLOWED_EVENTS_MAX, LEADER_PAUSE, PAGE_BYTES, XDS_GATHER, XDS_PAGE};
@@ -14,6 +15,7 @@ use prost::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_api::failure_status;
 use tenure_core::{Key, Keys, Ledger, Moment, Revision};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,19 +26,21 @@ pub(super) type Replies<T> = ReceiverStream<Result<T, Status>>;
 
 /// Starts a stream.
 pub(super) fn open<D: Dialect>(
-    node: Node,
+    (node, caller): (Node, Caller),
     asks: impl Stream<Item = Result<D::Ask, Status>> + Send + Unpin + 'static,
     dialect: D,
 ) -> Replies<D::Tell> {
     let (replies, receiver) = mpsc::channel(1);
     let (bell, hung) = (Arc::default(), HashMap::new());
-    let feed = Feed { node, dialect, wanted: Wanted::default(), bell, hung, replies };
+    let feed = Feed { node, caller, dialect, wanted: Wanted::default(), bell, hung, replies };
     tokio::spawn(feed.run(asks));
     ReceiverStream::new(receiver)
 }
 
 struct Feed<D: Dialect> {
     node: Node,
+    /// Who may hear of services under its prefixes only.
+    caller: Caller,
     dialect: D,
     wanted: Wanted,
     /// Rung when something happens to one of the services, and hung up for each of them.
@@ -85,6 +89,8 @@ impl<D: Dialect> Feed<D> {
 
     /// Takes in what is asked. A bell is hung up for every service before it is looked at, so that nothing is missed.
     fn hear(&mut self, ask: D::Ask) -> Result<(), Status> {
+        let mut names = D::names(&ask).iter();
+        names.try_for_each(|name| self.caller.may_use(name)).map_err(|denied| failure_status(&denied))?;
         if let Heard::Rejected(why) = self.dialect.read(ask, &mut self.wanted)? {
             let why: String = why.chars().take(500).collect();
             tracing::warn!(why, "Envoy does not take what it was told, and goes on with what it had");

@@ -13,6 +13,7 @@ mod pb {
 mod tests;
 mod wanted;
 
+use crate::access::Caller;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
 use dialect::{Delta, Whole};
@@ -24,15 +25,6 @@ use pb::envoy::service::discovery::v3::{
 use pb::envoy::service::endpoint::v3::endpoint_discovery_service_server as endpoint;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
-
-/// Where its calls are. They change nothing.
-const CALLS: [&str; 2] =
-    ["/envoy.service.discovery.v3.AggregatedDiscoveryService/", "/envoy.service.endpoint.v3.EndpointDiscoveryService/"];
-
-/// Whether a call of gRPC is one of the dialect.
-pub(super) fn is_xds(path: &str) -> bool {
-    CALLS.iter().any(|calls| path.starts_with(calls))
-}
 
 /// All calls of the dialect.
 #[derive(Clone)]
@@ -52,11 +44,13 @@ pub(crate) fn add(routes: Routes, node: Node) -> Routes {
 
 impl XdsDoor {
     fn whole(&self, asks: Request<Streaming<DiscoveryRequest>>) -> Response<Replies<DiscoveryResponse>> {
-        Response::new(feed::open(self.node.clone(), asks.into_inner(), Whole::default()))
+        let caller = Caller::of(asks.extensions());
+        Response::new(feed::open((self.node.clone(), caller), asks.into_inner(), Whole::default()))
     }
 
     fn delta(&self, asks: Request<Streaming<DeltaDiscoveryRequest>>) -> Response<Replies<DeltaDiscoveryResponse>> {
-        Response::new(feed::open(self.node.clone(), asks.into_inner(), Delta::default()))
+        let caller = Caller::of(asks.extensions());
+        Response::new(feed::open((self.node.clone(), caller), asks.into_inner(), Delta::default()))
     }
 }
 

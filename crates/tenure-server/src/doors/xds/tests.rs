@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
 use super::dialect::ENDPOINTS;
+use super::dialect::{Delta, Dialect, Whole};
+use super::feed;
 use super::pb::envoy::config::core::v3::HealthStatus;
 use super::pb::envoy::config::core::v3::address::Address::SocketAddress;
 use super::pb::envoy::config::core::v3::socket_address::PortSpecifier::PortValue;
@@ -13,10 +15,12 @@ use super::pb::envoy::service::discovery::v3::{
 };
 use super::pb::envoy::service::endpoint::v3::endpoint_discovery_service_client::EndpointDiscoveryServiceClient;
 use super::pb::google::rpc::Status as Complaint;
+use crate::access::{Access, ApiKeys, KeyRights, Role, draw_api_key, of_grpc};
 use crate::limits::{XDS_NAMES_MAX, XDS_SLACK};
 use crate::node::Node;
 use crate::probes::tests::alone;
 use crate::serve::{Settings, serve};
+use futures::StreamExt;
 use prost::Message;
 use prost_types::value::Kind;
 use std::time::Duration;
@@ -391,4 +395,28 @@ async fn names_are_bounded_in_bytes() {
         }
     };
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+}
+
+/// The first that is told of these names to a key that may use those under jobs/.
+async fn first_told<D: Dialect>(node: &Node, dialect: D, ask: D::Ask) -> Result<D::Tell, Status> {
+    let rights = KeyRights { prefixes: vec!["jobs/".into()], ..Role::Read.into() };
+    let (secret, line) = draw_api_key("envoy", rights).unwrap();
+    let access = Access::by(ApiKeys::parse(&line).unwrap());
+    let caller = access.admit(Some(secret.as_bytes()), of_grpc("/tenure.v1.Tenure/Watch"), None).unwrap();
+    let asks = futures::stream::iter([Ok(ask)]).chain(futures::stream::pending());
+    let mut told = feed::open((node.clone(), caller), asks, dialect);
+    tokio::time::timeout(PATIENCE, told.next()).await.expect("nothing is told").expect("the stream has ended")
+}
+
+#[tokio::test]
+async fn services_outside_the_prefixes_of_a_key_are_refused() {
+    let (node, _channel) = node().await;
+    for (names, is_allowed) in [(&["jobs/a", "jobs"][..], true), (&["jobs/a", "db"], false), (&["job"], false)] {
+        let code = |status: Status| status.code();
+        let expected = if is_allowed { Ok(()) } else { Err(Code::PermissionDenied) };
+        let whole = first_told(&node, Whole::default(), wants(names, "")).await;
+        assert_eq!(whole.map(drop).map_err(code), expected, "{names:?}");
+        let delta = first_told(&node, Delta::default(), subscribe(names, &[], "")).await;
+        assert_eq!(delta.map(drop).map_err(code), expected, "{names:?}");
+    }
 }
