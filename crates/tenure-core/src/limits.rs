@@ -29,6 +29,22 @@ pub const TTL_MS_MAX: u64 = 9_000_000_000_000;
 /// have bytes), not a figure to aim at.
 pub const LEASES_MAX: usize = 16_000_000;
 
+/// What leases, claims, defined resources and instances take together, in bytes, counted with the costs below. They are held
+/// in memory; keys and their values are counted apart.
+pub const LEDGER_BYTES_MAX: usize = 4_000_000_000;
+
+/// What a lease costs besides its words.
+pub const LEASE_COST_BYTES: usize = 1024;
+
+/// What a claim costs besides its name.
+pub const CLAIM_COST_BYTES: usize = 512;
+
+/// What a defined resource costs besides its name.
+pub const RESOURCE_COST_BYTES: usize = 256;
+
+/// What an instance costs besides what it says of itself and a note of each of its checks.
+pub const INSTANCE_COST_BYTES: usize = 2048;
+
 /// Things attached to one lease tree: claims, keys, instances and child leases. What ends in one step must fit into one step.
 pub const ATTACHED_MAX: usize = 10_000;
 

@@ -24,6 +24,7 @@ impl Pair {
         assert_eq!(one.events, two.events, "replicas see the same events");
         assert_eq!(one.unfinished, two.unfinished, "replicas are behind alike");
         assert_eq!(self.lived.state_hash(), self.restored.state_hash(), "replicas are equal");
+        assert_eq!(self.lived.bytes(), self.restored.bytes(), "and as large");
         one
     }
 

@@ -496,6 +496,7 @@ impl Node {
             waiters: ledger.waiter_count(),
             resources: ledger.resource_count(),
             keys: ledger.key_count(),
+            ledger_bytes: ledger.bytes(),
             services: ledger.service_count(),
             instances,
             queued: self.inner.counter.queued(),

@@ -1,11 +1,11 @@
 //! Acquire: claims on one or several resources, all or none, seated at once or in line. Everything is checked before
 //! anything is changed.
 
-use super::Ledger;
 use super::deadlock::{Move, Step};
 use super::lease::{Origin, Stake};
 use super::resource::{Outgoing, Resource};
 use super::seating::{Seating, Waiter};
+use super::{Ledger, size};
 use crate::command::{Acquire, On, Wait, Want};
 use crate::event::Event;
 use crate::fence::{Fence, Handle};
@@ -169,7 +169,7 @@ impl Ledger {
         if self.claims + self.vacating.len() + claims > CLAIMS_MAX {
             return Err(Refusal::Full { what: "claims", max: CLAIMS_MAX });
         }
-        Ok(())
+        self.has_room_for(size::of_acquire(acquire))
     }
 
     fn sits(&self, ask: &Ask<'_>) -> bool {

@@ -5,7 +5,7 @@ use super::lease::{Lease, Origin, Stake};
 use super::resource::Claim;
 use super::seating::Waiter;
 use super::wheel::Due;
-use super::{EndedClaim, EndedLease, Holding, Ledger};
+use super::{EndedClaim, EndedLease, Holding, Ledger, size};
 use crate::actor::ApiKeyName;
 use crate::command::{Force, Free, ReleaseLease, Revoke, Which};
 use crate::event::{End, Event, Happening, Leave};
@@ -205,6 +205,7 @@ impl Ledger {
         self.wheel.disarm(lease.armed, Due::Lease(id));
         self.disown(lease.owner.as_ref());
         self.claims -= lease.stakes.len();
+        self.bytes -= size::of_lease(&lease);
         for (name, stake) in &lease.stakes {
             happenings.push(match stake {
                 Stake::Holding(holding) => {
@@ -263,6 +264,7 @@ impl Ledger {
             }
             None => {
                 resource.tally.take(mode);
+                self.bytes -= size::of_claim(name);
                 self.look(name);
                 self.forget_if_gone(name);
             }
@@ -287,6 +289,7 @@ impl Ledger {
     pub(super) fn free(&mut self, fence: Fence, events: &mut Vec<Event>) {
         let stake = self.vacating.remove(&fence).expect("only what is vacating becomes free");
         self.wheel.disarm(stake.until, Due::Free(fence));
+        self.bytes -= size::of_claim(&stake.resource);
         let resource = self.resources.get_mut(&stake.resource).expect("every stake is in a resource");
         resource.vacating.remove(&fence);
         resource.tally.take(stake.mode);

@@ -2,7 +2,7 @@
 
 use super::requests::Requests;
 use super::wheel::Due;
-use super::{Ledger, Suspect, registry};
+use super::{Ledger, Suspect, registry, size};
 use crate::actor::ApiKeyName;
 use crate::command::{Grant, Renewal};
 use crate::event::{Event, Happening};
@@ -321,6 +321,7 @@ impl Ledger {
             grant.ttl.map_or(Ok(()), |ttl| class.accepts(ttl))?;
         }
         self.may_begin_another()?;
+        self.has_room_for(size::of_grant(grant))?;
         grant.parent.map_or(Ok(()), |parent| self.may_bear(parent))
     }
 
@@ -334,6 +335,7 @@ impl Ledger {
         }
         let owner = self.own();
         let lease = Lease { owner, ..self.new_lease(grant, class.as_ref(), origin) };
+        self.bytes += size::of_lease(&lease);
         self.leases.insert(grant.lease, lease);
         self.extend(grant.lease);
         let lease = self.leases.get_mut(&grant.lease).expect("it was just put there");

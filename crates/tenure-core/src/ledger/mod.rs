@@ -19,6 +19,7 @@ mod requests;
 mod resource;
 mod rights;
 mod seating;
+mod size;
 mod snapshot;
 mod timing;
 mod tree;
@@ -88,6 +89,8 @@ pub struct Ledger {
     claims: usize,
     /// The resources with a defined capacity. An index.
     defined: usize,
+    /// About how many bytes all of it takes, but for keys and what is over. An index.
+    bytes: usize,
     /// Whether leases of class `registration` are not renewed by any renewal, as they are unless it was set otherwise.
     /// An index.
     registration_is_strict: bool,

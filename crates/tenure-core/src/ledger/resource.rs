@@ -1,8 +1,8 @@
 //! Resources: their capacity, who holds them, what is still vacating. What sits beside what is decided here and nowhere
 //! else.
 
-use super::Ledger;
 use super::line::Line;
+use super::{Ledger, size};
 use crate::command::Define;
 use crate::event::{Event, Happening, Leave};
 use crate::fence::Fence;
@@ -235,6 +235,9 @@ impl Ledger {
             if before.is_none() && self.defined >= DEFINED_MAX {
                 return Err(Refusal::Full { what: "defined resources", max: DEFINED_MAX });
             }
+            if before.is_none() {
+                self.has_room_for(size::of_defined(name))?;
+            }
             self.redefine(name, define.capacity, events);
         }
         let capacity = self.resources.get(name).map_or(Units::ONE, |resource| resource.capacity);
@@ -243,8 +246,9 @@ impl Ledger {
 
     fn redefine(&mut self, name: &Name, capacity: Option<Units>, events: &mut Vec<Event>) {
         let resource = self.resources.entry(name.clone()).or_default();
-        self.defined -= usize::from(resource.defined);
-        self.defined += usize::from(capacity.is_some());
+        let (was, is) = (usize::from(resource.defined), usize::from(capacity.is_some()));
+        self.defined = self.defined - was + is;
+        self.bytes = self.bytes - was * size::of_defined(name) + is * size::of_defined(name);
         resource.defined = capacity.is_some();
         resource.capacity = capacity.unwrap_or(resource.capacity);
         self.happened(alloc::vec![Happening::Defined { resource: name.clone(), capacity }], events);

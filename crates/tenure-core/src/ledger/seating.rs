@@ -1,11 +1,11 @@
 //! Lines and seats: who joins a line, who is seated from it and when. A waiter sits when all it asks for fits and it is
 //! first in every line it stands in; one that cannot sit blocks its resources for those behind it.
 
-use super::Ledger;
 use super::lease::{Holding, Lease, Stake};
 use super::line::OrderKey;
 use super::resource::Claim;
 use super::wheel::Due;
+use super::{Ledger, size};
 use crate::command::{Acquire, Wait};
 use crate::event::{Event, Happening};
 use crate::fence::Fence;
@@ -110,6 +110,7 @@ impl Ledger {
         lease.stakes.extend(waiter.wants.iter().map(|(name, _)| (name.clone(), Stake::Waiting(arrival))));
         lease.index.waits.insert(arrival);
         self.claims += waiter.wants.len();
+        self.bytes += size::of_claims(waiter.wants.iter().map(|(name, _)| name));
         self.attach(id, waiter.wants.len());
         if let Some(limit) = waiter.limit {
             self.wheel.arm(limit, Due::Wait(arrival));
@@ -136,6 +137,7 @@ impl Ledger {
     /// are kept, is the caller's business.
     pub(super) fn leave_lines(&mut self, arrival: u64, holder: &Holder) -> Waiter {
         let waiter = self.waiters.remove(&arrival).expect("only a waiter leaves a line");
+        self.bytes -= size::of_claims(waiter.wants.iter().map(|(name, _)| name));
         let key = (waiter.order_ms, arrival);
         if let Some(limit) = waiter.limit {
             self.wheel.disarm(limit, Due::Wait(arrival));
@@ -241,6 +243,7 @@ impl Ledger {
 
     fn hold(&mut self, id: LeaseId, name: &Name, mode: Mode, seating: &Seating<'_>) -> Fence {
         self.fence += 1;
+        self.bytes += size::of_claim(name);
         let fence = Fence::from_number(self.fence).expect("2^53 fences are never given out");
         let resource = self.resources.entry(name.clone()).or_default();
         resource.tally.add(mode);

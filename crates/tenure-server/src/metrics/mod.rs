@@ -102,6 +102,8 @@ pub(crate) struct Levels {
     pub(crate) waiters: usize,
     pub(crate) resources: usize,
     pub(crate) keys: usize,
+    /// What leases, claims, defined resources and instances take.
+    pub(crate) ledger_bytes: usize,
     pub(crate) services: usize,
     /// Instances by how well they are.
     pub(crate) instances: [usize; HEALTHS.len()],
@@ -137,6 +139,7 @@ struct Shown {
     waiters: Number,
     resources: Number,
     keys: Number,
+    ledger_bytes: Number,
     services: Number,
     instances: Family<Label, Number>,
     certificate_expiry: Family<Label, Number>,
@@ -292,6 +295,7 @@ impl Shown {
             ("waiters", "Acquires that stand in line", &shown.waiters),
             ("resources", "Resources that are claimed, vacating or defined", &shown.resources),
             ("keys", "Keys", &shown.keys),
+            ("ledger_bytes", "Bytes of leases, claims and instances, about", &shown.ledger_bytes),
             ("services", "Services with instances", &shown.services),
             ("queue_commands", "Commands that wait for the next entry", &shown.queue),
             ("term", "The newest term that this node knows", &shown.term),
@@ -329,6 +333,7 @@ impl Shown {
         self.waiters.set(levels.waiters as u64);
         self.resources.set(levels.resources as u64);
         self.keys.set(levels.keys as u64);
+        self.ledger_bytes.set(levels.ledger_bytes as u64);
         self.services.set(levels.services as u64);
         for (health, count) in HEALTHS.iter().zip(levels.instances) {
             self.instances.get_or_create(&[("health", *health)]).set(count as u64);

@@ -7,6 +7,7 @@ use crate::ledger::Ledger;
 use crate::ledger::ending::Ending;
 use crate::ledger::history::EndedInstance;
 use crate::ledger::lease::Origin;
+use crate::ledger::size;
 use crate::limits::{INSTANCES_MAX, SERVICES_MAX};
 use crate::mode::Epoch;
 use crate::names::{Holder, LeaseId, Name};
@@ -57,6 +58,8 @@ impl Ledger {
         };
         self.no_older_epoch(key, register.epoch)?;
         self.may_take(key, register.epoch)?;
+        let bytes = size::of_instance(key, &register.details) + begins.as_ref().map_or(0, size::of_grant);
+        self.has_room_for(bytes)?;
         self.enter(register, begins.as_ref(), events);
         if let On::Given(lease) = register.on {
             self.touch(lease);
@@ -76,6 +79,7 @@ impl Ledger {
     fn register_again(&mut self, register: &Register, lease: LeaseId, events: &mut Vec<Event>) -> Outcome {
         let key = &register.instance;
         self.no_older_epoch(key, register.epoch)?;
+        self.may_say(key, &register.details)?;
         if self.say(key, &register.details, register.epoch) {
             self.happened(alloc::vec![Happening::Updated { instance: key.clone(), lease }], events);
         }
@@ -154,6 +158,7 @@ impl Ledger {
 
     fn list(&mut self, key: &InstanceKey, lease: LeaseId, register: &Register) {
         self.registry.last += 1;
+        self.bytes += size::of_instance(key, &register.details);
         let number = self.registry.last;
         let (since, since_wall_ms) = (self.now, self.wall_ms);
         let unknown = || Finding { since, since_wall_ms, told: since, ..Finding::default() };
@@ -222,6 +227,7 @@ impl Ledger {
     pub(in crate::ledger) fn unlist(&mut self, key: &InstanceKey, holder: &Holder, how: &End) -> Happening {
         let service = self.registry.services.get_mut(&key.service).expect("an instance has a service");
         let instance = service.instances.remove(&key.id).expect("only a living instance can end");
+        self.bytes -= size::of_instance(key, &instance.details);
         instance.dues().into_iter().for_each(|(at, due)| self.wheel.disarm(at, due));
         self.registry.numbers.remove(&instance.number);
         self.leave_cohort(&key.service, &instance.details.zone, instance.lease);
@@ -267,6 +273,7 @@ impl Ledger {
         let lease = self.hung_on(key, update.lease)?;
         let details = self.living(key).details.edited(&update.edit);
         let details = details.map_err(|why| Refusal::BadInstance { instance: key.clone(), why })?;
+        self.may_say(key, &details)?;
         if self.say(key, &details, None) {
             self.happened(alloc::vec![Happening::Updated { instance: key.clone(), lease }], events);
         }
@@ -274,6 +281,15 @@ impl Ledger {
             self.touch(lease);
         }
         Ok(Reply::Updated { revision: self.revision })
+    }
+
+    /// Whether there is room for what an instance says of itself from now on.
+    fn may_say(&self, key: &InstanceKey, details: &Details) -> Result<(), Refusal> {
+        let before = size::of_instance(key, &self.living(key).details);
+        match size::of_instance(key, details).saturating_sub(before) {
+            0 => Ok(()),
+            more => self.has_room_for(more),
+        }
     }
 
     /// Has an instance say something else of itself, in the same or another epoch. A check that stays as it was keeps what
@@ -287,6 +303,8 @@ impl Ledger {
             return false;
         }
         let (lease, zone) = (instance.lease, instance.details.zone.clone());
+        let before = size::of_instance(key, &instance.details);
+        self.bytes = self.bytes - before + size::of_instance(key, details);
         self.change_instance(key, |instance| {
             let was = instance.health();
             let is_kept = |check: &Check| is_same_epoch && check.looks_at_the_same(&instance.details, details);

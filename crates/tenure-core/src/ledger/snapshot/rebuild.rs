@@ -5,7 +5,7 @@ use super::super::keyspace::{At, Keyspace};
 use super::super::lease::Stake;
 use super::super::resource::{Claim, Resource};
 use super::super::wheel::Due;
-use super::super::{Holding, KeyValue, Ledger, keyspace};
+use super::super::{Holding, KeyValue, Ledger, keyspace, size};
 use super::holdings;
 use crate::fence::Fence;
 use crate::limits::{ATTACHED_MAX, GENERATIONS_MAX};
@@ -34,7 +34,23 @@ impl Ledger {
         self.count_attached()?;
         self.check_suspects()?;
         self.rebuild_wheel();
+        self.count_bytes();
         self.check_resources()
+    }
+
+    fn count_bytes(&mut self) {
+        let leases = self.leases.values().map(|lease| {
+            let held = holdings(lease).map(|(name, _)| name);
+            size::of_lease(lease) + size::of_claims(held)
+        });
+        let waiting = self.waiters.values().flat_map(|waiter| waiter.wants.iter().map(|(name, _)| name));
+        let vacating = self.vacating.values().map(|stake| &stake.resource);
+        let defined = self.resources.iter().filter(|(_, resource)| resource.defined);
+        let instances = self.registry.numbers.values().filter_map(|key| Some((key, self.instance(key)?)));
+        let claims = size::of_claims(waiting.chain(vacating));
+        let defined: usize = defined.map(|(name, _)| size::of_defined(name)).sum();
+        let instances: usize = instances.map(|(key, instance)| size::of_instance(key, &instance.details)).sum();
+        self.bytes = leases.sum::<usize>() + claims + defined + instances;
     }
 
     fn rebuild_families(&mut self) -> Result<(), Damage> {

@@ -82,6 +82,7 @@ impl Witness {
         assert_eq!(self.ledger.state_hash(), self.second.state_hash(), "replicas are equal");
         self.second = restored(&self.second);
         assert_eq!(self.ledger.state_hash(), self.second.state_hash(), "a snapshot loses nothing");
+        assert_eq!(self.ledger.bytes(), self.second.bytes(), "what is counted along is what is there");
         self.second_shows_the_same(&applied.events);
     }
 
