@@ -246,7 +246,7 @@ pub(crate) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     /// Sends a keeper on an errand.
     pub(crate) fn start(orders: &'a Orders, quest: Quest) -> Self {
-        let (errand, (answer, reply)) = (rand::random(), oneshot::channel());
+        let (errand, (answer, reply)) = (orders.chance.draw(), oneshot::channel());
         orders.tell(Order::Get { errand, quest, reply: answer });
         Self { orders, errand, reply, is_over: false }
     }
