@@ -405,3 +405,6 @@ impl Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
