@@ -131,7 +131,7 @@ impl Tenure for NativeDoor {
     type WatchInstancesStream = BoxStream<'static, Result<v1::WatchInstancesReply, Status>>;
 
     async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
-        Ok(Response::new(stream::open(self.desk.node().clone(), request.into_inner())))
+        Ok(Response::new(stream::serve_stream(self.desk.node().clone(), request.into_inner())))
     }
 
     async fn grant(&self, request: Request<v1::GrantRequest>) -> Result<Response<v1::GrantReply>, Status> {
