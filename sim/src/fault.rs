@@ -47,6 +47,14 @@ pub enum Fault {
     ClientRepeat,
     /// The answer to a client was lost.
     ClientSilence,
+    /// A link of a client stalled for seconds, and then delivered.
+    LinkStall,
+    /// A link of a client broke.
+    LinkBreak,
+    /// All links of a client stalled.
+    ClientCut,
+    /// The process of a client did not run for a while.
+    ClientPause,
     /// A write to a disk failed.
     WriteError,
     /// A sync of a disk failed.
@@ -56,7 +64,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    const OF_ONE: [Self; 11] = [
+    const OF_ONE: [Self; 15] = [
         Self::PowerCut,
         Self::Kill,
         Self::Pause,
@@ -65,11 +73,15 @@ impl Fault {
         Self::ClientDelay,
         Self::ClientRepeat,
         Self::ClientSilence,
+        Self::LinkStall,
+        Self::LinkBreak,
+        Self::ClientCut,
+        Self::ClientPause,
         Self::WriteError,
         Self::SyncError,
         Self::FullDisk,
     ];
-    const OF_MANY: [Self; 23] = [
+    const OF_MANY: [Self; 27] = [
         Self::WriteError,
         Self::SyncError,
         Self::FullDisk,
@@ -77,6 +89,10 @@ impl Fault {
         Self::ClientDelay,
         Self::ClientRepeat,
         Self::ClientSilence,
+        Self::LinkStall,
+        Self::LinkBreak,
+        Self::ClientCut,
+        Self::ClientPause,
         Self::PowerCut,
         Self::Kill,
         Self::Pause,
@@ -123,6 +139,10 @@ impl fmt::Display for Fault {
             Self::ClientLoss => "lost messages of clients",
             Self::ClientDelay => "late messages of clients",
             Self::ClientRepeat => "repeated messages of clients",
+            Self::LinkStall => "stalled links of clients",
+            Self::LinkBreak => "broken links of clients",
+            Self::ClientCut => "cut clients",
+            Self::ClientPause => "paused clients",
             Self::WriteError => "failed writes",
             Self::SyncError => "failed syncs",
             Self::FullDisk => "full disks",

@@ -20,6 +20,7 @@ mod fault;
 mod ground;
 pub mod history;
 mod holder;
+mod keepers;
 mod machine;
 mod many;
 mod mix;

@@ -24,6 +24,9 @@ struct Args {
     /// Clients that claim one resource at a time, whose messages arrive, as in seeds of old.
     #[arg(long)]
     plain: bool,
+    /// Clients with the keeper of the Rust client in every seed, instead of in every third.
+    #[arg(long, conflicts_with = "plain")]
+    keepers: bool,
     /// Print the trace of each run.
     #[arg(long)]
     verbose: bool,
@@ -33,8 +36,12 @@ impl Args {
     /// The command that runs one seed again.
     fn replay(&self, seed: u64) -> String {
         let program = std::env::args().next().unwrap_or_else(|| "tenure-sim".into());
-        let plain = if self.plain { " --plain" } else { "" };
-        format!("{program} --nodes {} --seconds {}{plain} --first {seed} --seeds 1 --verbose", self.nodes, self.seconds)
+        let more = match (self.plain, self.keepers) {
+            (true, _) => " --plain",
+            (_, true) => " --keepers",
+            _ => "",
+        };
+        format!("{program} --nodes {} --seconds {}{more} --first {seed} --seeds 1 --verbose", self.nodes, self.seconds)
     }
 }
 
@@ -54,6 +61,7 @@ fn main() -> ExitCode {
     for seed in args.first..=last {
         let make = if args.plain { Plan::plain } else { Plan::sound };
         let plan = make(seed, args.nodes, Duration::from_secs(args.seconds));
+        let plan = Plan { keepers: plan.keepers || args.keepers, ..plan };
         let report = run(Plan { verbose: args.verbose, ..plan });
         for violation in &report.violations {
             println!("seed {seed}: {violation}");

@@ -48,7 +48,8 @@ impl Many {
         let (storm, warden, reader) = self.spawn_trouble();
         let archive = tokio::spawn(archive::take(self.stage.site.clone(), self.stage.plan.length / 2));
         while self.stage.site.now() < self.stage.plan.length {
-            self.live(self.stage.dice.ms(200, 3_000)).await;
+            let respite = self.stage.respite();
+            self.live(self.stage.dice.ms(200, 3_000) + respite).await;
             self.hurt();
         }
         operator.abort();

@@ -8,6 +8,9 @@ use std::time::Duration;
 use tenure_server::Begin;
 use tokio::time::{sleep, timeout};
 
+/// How often a node is looked at while nothing is done to it.
+const LOOK: Duration = Duration::from_secs(1);
+
 pub(crate) struct One {
     stage: Stage,
     machine: Machine,
@@ -27,6 +30,8 @@ impl One {
         }
         let (holders, operator) = (self.stage.spawn_holders(), self.stage.spawn_operator());
         while self.stage.site.now() < self.stage.plan.length {
+            let respite = self.stage.respite();
+            self.live(respite).await;
             sleep(self.stage.dice.ms(200, 4_000)).await;
             self.look();
             self.hurt().await;
@@ -43,6 +48,15 @@ impl One {
         }
         self.machine.read_log("at the end").await;
         self.stage.close()
+    }
+
+    /// Lets time pass, and looks at the node meanwhile.
+    async fn live(&mut self, time: Duration) {
+        let until = self.stage.site.now() + time;
+        while self.stage.site.now() < until {
+            sleep(LOOK.min(until - self.stage.site.now())).await;
+            self.look();
+        }
     }
 
     fn look(&mut self) {

@@ -7,6 +7,7 @@ use crate::dice::Dice;
 use crate::fault::{Fault, Tally};
 use crate::ground::Lie;
 use crate::holder::Person;
+use crate::keepers;
 use crate::machine::Site;
 use crate::many::Many;
 use crate::mix::{self, Mix};
@@ -45,6 +46,8 @@ pub struct Plan {
     /// Whether clients use whatever the seed draws, and their messages are late, lost and repeated as it draws. Else they claim
     /// one resource at a time, as in seeds of old that found something.
     pub swarm: bool,
+    /// Whether there are programs with the keeper of the Rust client, too.
+    pub keepers: bool,
     /// Whether to print the trace.
     pub verbose: bool,
 }
@@ -60,18 +63,38 @@ pub enum Plant {
     RepeatedProposals,
     /// Disks that fail say so to nobody: a write is lost, and the node goes on.
     DeafToDisks,
+    /// Cancels of keepers have no number, so that a late one ends what was claimed since.
+    CancelsByName,
+    /// Neither cancels nor acquires of keepers have numbers, so that a late acquire takes again.
+    RequestsByName,
+    /// Renewals tell keepers only of claims that were ended by force.
+    ForcedLossesOnly,
+    /// Keepers count from when the answer to a renewal came, not from when it was sent.
+    CountsFromReceipt,
 }
 
 impl Plan {
     /// A sound service of so many nodes.
     pub fn sound(seed: u64, nodes: usize, length: Duration) -> Self {
         let (tuning, forced_ends) = (Tuning::default(), Free::WhenVacated);
-        Self { seed, nodes, length, tuning, forced_ends, disks_lie: false, plant: None, swarm: true, verbose: false }
+        let keepers = seed.is_multiple_of(KEEPERS_EVERY);
+        Self {
+            seed,
+            nodes,
+            length,
+            tuning,
+            forced_ends,
+            disks_lie: false,
+            plant: None,
+            swarm: true,
+            keepers,
+            verbose: false,
+        }
     }
 
     /// The same, with clients that claim one resource at a time.
     pub fn plain(seed: u64, nodes: usize, length: Duration) -> Self {
-        Self { swarm: false, ..Self::sound(seed, nodes, length) }
+        Self { swarm: false, keepers: false, ..Self::sound(seed, nodes, length) }
     }
 }
 
@@ -137,6 +160,9 @@ fn run_on_paused_time(plan: Plan) -> Report {
     })
 }
 
+/// One seed in so many has clients with keepers, so that the others take as long as before.
+const KEEPERS_EVERY: u64 = 3;
+
 const HOLDERS: usize = 5;
 const SCRIBES: u64 = 2;
 const CLERKS: u64 = 2;
@@ -153,6 +179,9 @@ pub(crate) struct Stage {
     recorder: Recorder,
     /// Draws for what runs of old did not have.
     more: Dice,
+    keepers: Dice,
+    /// Whether servers are hurt so seldom that most of the trouble is between them and the keepers.
+    is_gentle: bool,
 }
 
 impl Stage {
@@ -172,7 +201,9 @@ impl Stage {
         if plan.swarm {
             site.note(&format!("{mix:?}"));
         }
-        Self { plan, dice, site, mix, recorder: Recorder::new(origin), more }
+        let keepers = Dice::new(plan.seed.rotate_left(32));
+        let is_gentle = plan.keepers && !keepers.one_in(3);
+        Self { plan, dice, site, mix, recorder: Recorder::new(origin), more, keepers, is_gentle }
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -216,6 +247,10 @@ impl Stage {
         all.extend((1..=scribes).map(|number| tokio::spawn(self.scribe(number).live())));
         let clerks = if self.mix.given + self.mix.instances > 0 { CLERKS } else { 0 };
         all.extend((1..=clerks).map(|number| tokio::spawn(self.clerk(number).live())));
+        if self.plan.keepers {
+            let meddles = self.client_by(self.keepers.fork());
+            all.extend(keepers::spawn(&self.plan, &self.site, self.mix, &self.keepers, meddles));
+        }
         all
     }
 
@@ -228,6 +263,11 @@ impl Stage {
             origin: self.site.origin,
             until: self.plan.length,
         }
+    }
+
+    /// How much longer than usual the servers are left in peace.
+    pub(crate) fn respite(&self) -> Duration {
+        if self.is_gentle { self.keepers.ms(5_000, 25_000) } else { Duration::ZERO }
     }
 
     /// Whether a disk fails next.

@@ -198,7 +198,7 @@ impl Ask {
         };
         v1::AcquireRequest {
             wants: self.wants.clone(),
-            grant: self.on.is_none().then(|| self.terms.request(self.client.holder())),
+            grant: self.on.is_none().then(|| self.terms.request(self.client.holder(), self.client.chance())),
             lease: self.on.unwrap_or_default(),
             wait: self.patience != Patience::Answer,
             priority: self.priority,

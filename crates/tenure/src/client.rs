@@ -1,12 +1,13 @@
 //! A connection to a server, and the calls over it.
 
 use crate::ask::Ask;
+use crate::chance::{Chance, draw_lease};
 use crate::clock::Clock;
 use crate::cluster::Connection;
 use crate::election::Election;
 use crate::endpoint::{Endpoint, Wire};
 use crate::error::Error;
-use crate::keeper::{Order, Orders, draw_lease};
+use crate::keeper::{Keeper, Order, OrderQueue, Orders};
 use crate::keys::Keys;
 use crate::lease::GrantAsk;
 use crate::registry::{Discovery, RegisterAsk};
@@ -41,6 +42,7 @@ pub struct Client {
 struct Inner {
     way: Way,
     clock: Clock,
+    chance: Chance,
     holder: String,
     keeper: Mutex<Option<Orders>>,
 }
@@ -114,8 +116,9 @@ impl ClientBuilder {
                 Ok(connection) => {
                     endpoints.rotate_left(place);
                     let inner = Inner {
-                        way: Way::new(endpoints.into(), self.clock.clone(), TenureClient::new(connection)),
+                        way: Way::new(endpoints.into(), self.clock.clone(), Some(TenureClient::new(connection))),
                         clock: self.clock,
+                        chance: Chance::default(),
                         holder: self.holder.unwrap_or_else(default_holder),
                         keeper: Mutex::new(None),
                     };
@@ -241,6 +244,19 @@ impl Client {
         let (reply, left) = oneshot::channel();
         orders.tell(Order::Flush { until: orders.clock.now() + patience, reply });
         left.await.unwrap_or_default()
+    }
+
+    /// A client of the servers at these addresses, with a keeper that nothing runs yet, and the orders to it.
+    pub(crate) fn with_keeper(addrs: &str, holder: &str, clock: Clock, chance: Chance) -> (Self, Keeper, OrderQueue) {
+        let endpoints: Arc<[Endpoint]> = Endpoint::list(addrs).into();
+        let (orders, keeper, queue) = Orders::to_a_new_keeper(endpoints.clone(), clock.clone(), chance.clone());
+        let way = Way::new(endpoints, clock.clone(), None);
+        let inner = Inner { way, clock, chance, holder: holder.into(), keeper: Mutex::new(Some(orders)) };
+        (Self { inner: Arc::new(inner) }, keeper, queue)
+    }
+
+    pub(crate) fn chance(&self) -> &Chance {
+        &self.inner.chance
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -1,6 +1,7 @@
 //! The one place of the client that reads a clock: the time since the machine was started, its sleep included. It never
 //! asks what the hour is.
 
+use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +60,28 @@ impl Sub<Duration> for BootTime {
 /// knows at once, when it wakes, that its time is over.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    moved: Option<Arc<Moved>>,
+    source: Source,
+}
+
+/// What a clock shows.
+#[derive(Clone, Default)]
+enum Source {
+    #[default]
+    Machine,
+    /// The machine's time, moved forward.
+    Moved(Arc<Moved>),
+    /// Another time altogether, which passes with the time of the runtime.
+    Simulated(Arc<dyn Fn() -> BootTime + Send + Sync>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "Machine",
+            Self::Moved(_) => "Moved",
+            Self::Simulated(_) => "Simulated",
+        })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +107,7 @@ impl Mover {
 impl Clock {
     /// The machine's clock.
     pub const fn system() -> Self {
-        Self { moved: None }
+        Self { source: Source::Machine }
     }
 
     /// The machine's clock, and the means to move it forward: for tests of what a suspended machine does.
@@ -99,27 +121,43 @@ impl Clock {
     /// ```
     pub fn movable() -> (Self, Mover) {
         let moved = Arc::new(Moved::default());
-        (Self { moved: Some(moved.clone()) }, Mover { moved })
+        (Self { source: Source::Moved(moved.clone()) }, Mover { moved })
+    }
+
+    /// A clock that shows what this function says, in a simulation on the time of the runtime.
+    #[doc(hidden)]
+    pub fn simulated(now: impl Fn() -> BootTime + Send + Sync + 'static) -> Self {
+        Self { source: Source::Simulated(Arc::new(now)) }
     }
 
     /// What time it is.
     pub fn now(&self) -> BootTime {
-        let moved = self.moved.as_ref().map_or(0, |moved| moved.by_nanos.load(Ordering::SeqCst));
-        BootTime(machine::now()) + Duration::from_nanos(moved)
+        match &self.source {
+            Source::Machine => BootTime(machine::now()),
+            Source::Moved(moved) => {
+                BootTime(machine::now()) + Duration::from_nanos(moved.by_nanos.load(Ordering::SeqCst))
+            }
+            Source::Simulated(now) => now(),
+        }
     }
 
     /// Returns when it is that time, at once if it was, and never if there is none.
     pub async fn until(&self, time: impl Into<Option<BootTime>>) {
         let Some(time) = time.into() else { return std::future::pending().await };
         loop {
-            let moved = self.moved.as_ref().map(|moved| moved.again.notified());
+            let moved = match &self.source {
+                Source::Moved(moved) => Some(moved.again.notified()),
+                Source::Machine | Source::Simulated(_) => None,
+            };
             let left = time.since(self.now());
             if left.is_zero() {
                 return;
             }
-            match moved {
-                None => machine::pass(left).await,
-                Some(moved) => tokio::select! {
+            match (moved, &self.source) {
+                // It may run slower than the time of the runtime, so it is read again after that.
+                (_, Source::Simulated(_)) => tokio::time::sleep(left).await,
+                (None, _) => machine::pass(left).await,
+                (Some(moved), _) => tokio::select! {
                     () = moved => {}
                     () = machine::pass(left) => {}
                 },

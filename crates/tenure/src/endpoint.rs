@@ -39,7 +39,7 @@ type Dial = dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Wire>>> + Send + S
 
 /// One server.
 #[derive(Clone)]
-pub(crate) struct Endpoint {
+pub struct Endpoint {
     to: To,
     security: Security,
     /// Whether it was spoken to in the clear, and answered with TLS.
@@ -97,7 +97,8 @@ impl Endpoint {
         Self::new(To::Address(address.into())).secured(&self.security)
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// Its address, if it has one.
+    pub fn name(&self) -> &str {
         match &self.to {
             To::Address(addr) => addr,
             To::Dial(_) => "the server in this process",

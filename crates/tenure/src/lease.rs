@@ -212,7 +212,7 @@ impl GrantAsk {
     pub async fn begin(self) -> Result<Lease, Error> {
         let orders = self.client.orders()?;
         let gate = self.terms.gate(&orders.clock);
-        let want = Want::Lease(self.terms.request(self.client.holder()));
+        let want = Want::Lease(self.terms.request(self.client.holder(), self.client.chance()));
         let quest = Quest { want, gate: gate.clone(), patience: Patience::Answer, place: None };
         let got = Waiting::start(&orders, quest).outcome().await?;
         let grip = Grip::new(orders, gate, got);

@@ -16,6 +16,7 @@
 #![warn(missing_docs)]
 
 mod ask;
+mod chance;
 mod client;
 pub mod clock;
 mod cluster;
@@ -28,6 +29,8 @@ mod keeper;
 mod keys;
 mod lease;
 pub mod registry;
+#[doc(hidden)]
+pub mod sans_io;
 mod security;
 mod terms;
 pub mod timing;
@@ -35,12 +38,12 @@ mod watch;
 mod way;
 
 pub use ask::{Ask, Claim, Hold};
+pub use chance::draw_lease;
 pub use client::{ADDR_DEFAULT, ADDR_VARIABLE, Client, ClientBuilder, Conversation, default_holder};
 pub use election::{Election, Leader, Observer};
 pub use endpoint::Wire;
 pub use error::Error;
 pub use fate::{Event, Events, Loss, Standing};
-pub use keeper::draw_lease;
 pub use keys::Keys;
 pub use lease::{GrantAsk, Lease};
 pub use security::{API_KEY_FILE_VARIABLE, API_KEY_VARIABLE, CA_FILE_VARIABLE};

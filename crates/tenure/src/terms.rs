@@ -1,7 +1,8 @@
 //! What is asked of a lease: for how long, for whom, why. A claim on a lease of its own is asked for with the same words.
 
+use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::keeper::{Gate, draw_lease};
+use crate::keeper::Gate;
 use crate::timing::TTL_DEFAULT;
 use crate::v1;
 use std::time::Duration;
@@ -40,13 +41,13 @@ impl Terms {
     }
 
     /// The request for a lease on these terms, with an id of its own.
-    pub(crate) fn request(&self, holder: &str) -> v1::GrantRequest {
+    pub(crate) fn request(&self, holder: &str, chance: &Chance) -> v1::GrantRequest {
         let ttl = self.ttl.or_else(|| self.class.is_empty().then_some(TTL_DEFAULT));
         v1::GrantRequest {
-            lease: draw_lease(),
+            lease: chance.lease(),
             holder: self.holder.clone().unwrap_or_else(|| holder.into()),
             ttl_ms: ttl.map_or(0, millis),
-            request: rand::random(),
+            request: chance.draw(),
             class: self.class.clone(),
             grace_ms: self.grace.map(millis),
             lifetime_ms: self.lifetime.map_or(0, millis),

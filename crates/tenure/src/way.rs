@@ -41,9 +41,9 @@ pub(crate) enum Repeat {
 }
 
 impl Way {
-    /// A way that has come as far as the first of the servers.
-    pub(crate) fn new(endpoints: Arc<[Endpoint]>, clock: Clock, rpc: Rpc) -> Self {
-        Self { endpoints, clock, current: Mutex::new(Current { place: 0, rpc: Some(rpc) }) }
+    /// A way to the first of the servers, perhaps with a connection to it.
+    pub(crate) fn new(endpoints: Arc<[Endpoint]>, clock: Clock, rpc: Option<Rpc>) -> Self {
+        Self { endpoints, clock, current: Mutex::new(Current { place: 0, rpc }) }
     }
 
     pub(crate) fn endpoints(&self) -> &Arc<[Endpoint]> {

@@ -18,6 +18,7 @@ pub(crate) mod xds;
 pub(crate) use desk::Desk;
 pub(crate) use entrance::Entrance;
 pub(crate) use grpc::{NativeDoor, both};
+pub use stream::{Answers, serve_stream};
 
 use crate::lessor::Unready;
 use tenure_api::Code;

@@ -7,9 +7,9 @@ use crate::lessor::Unready;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt};
 use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
@@ -17,9 +17,10 @@ use tenure_api::{Code, read_request, write_outcome};
 use tenure_core::{Command, LeaseId, Name, Reply};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::Status;
 
-pub(super) type Answers = ReceiverStream<Result<v1::Response, Status>>;
+/// The answers of one stream.
+pub type Answers = ReceiverStream<Result<v1::Response, Status>>;
 
 /// An answer to one request, and for a claim in line what will be told later.
 struct Step {
@@ -31,8 +32,20 @@ struct Step {
 /// A claim in line, and the room to wait for it.
 type Wait = (LeaseId, Vec<Name>, OwnedSemaphorePermit);
 
-/// Starts to serve a stream.
-pub(super) fn open(desk: Desk, requests: Streaming<v1::Request>) -> Answers {
+/// Serves a stream of requests of the process itself, wherever they come from. It ends when nothing takes the answers any longer, or
+/// when the requests have ended and all are answered.
+pub fn serve_stream(
+    node: Node,
+    requests: impl Stream<Item = Result<v1::Request, Status>> + Send + Unpin + 'static,
+) -> Answers {
+    open(Desk::new(node), requests)
+}
+
+/// Starts to serve a stream of a client.
+pub(super) fn open(
+    desk: Desk,
+    requests: impl Stream<Item = Result<v1::Request, Status>> + Send + Unpin + 'static,
+) -> Answers {
     let (answers, receiver) = mpsc::channel(STREAM_ANSWERS_MAX);
     tokio::spawn(converse(desk, requests, answers));
     ReceiverStream::new(receiver)
@@ -40,7 +53,7 @@ pub(super) fn open(desk: Desk, requests: Streaming<v1::Request>) -> Answers {
 
 async fn converse(
     desk: Desk,
-    mut requests: Streaming<v1::Request>,
+    mut requests: impl Stream<Item = Result<v1::Request, Status>> + Unpin,
     answers: mpsc::Sender<Result<v1::Response, Status>>,
 ) {
     let mut steps: FuturesUnordered<BoxFuture<'static, Step>> = FuturesUnordered::new();
@@ -48,21 +61,21 @@ async fn converse(
     let mut open = true;
     while open || !steps.is_empty() || !waits.is_empty() {
         let step = tokio::select! {
-            request = requests.message(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
-                Ok(Some(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
+            request = requests.next(), if open && steps.len() < STREAM_IN_FLIGHT_MAX => match request {
+                Some(Ok(request)) if waits.len() >= STREAM_WAITS_MAX && asks_to_wait(&request) => {
                     let asked = desk.node().metrics().asked(Door::Stream, Call::Acquire);
                     asked.answered(Code::Overloaded.text());
                     Step { id: request.id, body: overloaded(), later: None }
                 }
-                Ok(Some(request)) => {
+                Some(Ok(request)) => {
                     steps.push(Box::pin(answer(desk.clone(), request)));
                     continue;
                 }
-                Ok(None) => {
+                None => {
                     open = false;
                     continue;
                 }
-                Err(status) => {
+                Some(Err(status)) => {
                     // The client is told if it still listens; what it asked before is done either way.
                     let _ = answers.send(Err(status)).await;
                     return;

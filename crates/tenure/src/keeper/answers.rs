@@ -74,12 +74,12 @@ impl Keeper {
             Tell::Acquire(reply) => self.acquired(errand, reply, sent, now),
             Tell::Grant(reply) => {
                 let answer = self.first_answer(errand, reply.ttl_ms, sent);
-                self.got(errand, reply.lease, Vec::new(), Some(answer));
+                self.got((errand, reply.lease), Vec::new(), Some(answer), now);
             }
             Tell::Register(reply) => {
                 let has_own_lease = self.errands.get(&errand).is_some_and(Errand::has_own_lease);
                 let answer = self.first_answer(errand, reply.ttl_ms, sent);
-                self.got(errand, reply.lease, Vec::new(), has_own_lease.then_some(answer));
+                self.got((errand, reply.lease), Vec::new(), has_own_lease.then_some(answer), now);
             }
             Tell::Failure(failure) => self.refused(errand, failure, now),
             // An answer to something else than was asked is none.
@@ -202,13 +202,13 @@ impl Keeper {
                 errand.again = None;
                 self.book.hurry(lease, now, None);
             }
-            Some(State::Fence(_)) => self.got(id, lease, reply.claims, has_own_lease.then_some(answer)),
+            Some(State::Fence(_)) => self.got((id, lease), reply.claims, has_own_lease.then_some(answer), now),
             None => {}
         }
     }
 
     /// Something is there: it is kept from now on, and its guard handed out.
-    fn got(&mut self, id: u64, lease: u64, claims: Vec<v1::Claim>, answer: Option<Answer>) {
+    fn got(&mut self, (id, lease): (u64, u64), claims: Vec<v1::Claim>, answer: Option<Answer>, now: BootTime) {
         let Some(errand) = self.errands.remove(&id) else { return };
         self.settle_number(lease, errand.number);
         if matches!(errand.want, Want::Lease(_)) {
@@ -216,7 +216,7 @@ impl Keeper {
         }
         if let Some(gate) = &errand.gate {
             // Who waited in line had nothing to make progress with.
-            gate.progressed(self.clock.now());
+            gate.progressed(now);
         }
         if let Some(answer) = answer {
             self.book.insert(lease, Entry::new(answer, errand.gate.clone()));
@@ -226,7 +226,7 @@ impl Keeper {
         let handles: Vec<String> = claims.iter().map(handle).collect();
         self.book.stake(lease, Stake::new(handles.clone(), fate.clone()));
         // To claim something with a lease is to use it.
-        self.book.touch(lease, self.clock.now());
+        self.book.touch(lease, now);
         if self.book.is_over(lease) {
             fate.lose(Loss::Unheard);
         }
@@ -237,7 +237,6 @@ impl Keeper {
         };
         // Whoever asked may be gone meanwhile: then it is given back.
         if let Err(Ok(got)) = errand.reply.send(Ok(Got { lease, claims, ttl, fate, what })) {
-            let now = self.clock.now();
             self.let_go(got.what, &got.fate, None, now);
         }
     }
@@ -253,7 +252,7 @@ impl Keeper {
                 if errand.has_own_lease() && failure.lease == errand.lease() && !is_ordered(&failure) =>
             {
                 self.book.remove(errand.lease());
-                errand.start_anew(now);
+                errand.start_anew(self.chance.lease(), now);
             }
             // An earlier copy was answered with a refusal that did not arrive: it is asked for with another number.
             Some(Code::Answered) if !errand.has_waited => {
@@ -288,7 +287,7 @@ impl Keeper {
                     let doubtful = self.book.renewed(*lease, Answer { sent, ttl }, renewals.kind, notice);
                     let broken = notice.map_or(0, |notice| notice.lost);
                     self.ask_about(*lease, doubtful, broken, now);
-                    self.confirm(*lease, sent);
+                    self.confirm(*lease, sent, now);
                     self.answer_askers(*lease, sent, ttl);
                 }
             }
@@ -308,7 +307,7 @@ impl Keeper {
             Some(Code::NotRenewable) => {
                 self.book.not_renewable(lease, failure.policy());
                 // While it waits, and once after, every class takes a renewal: an earlier one has confirmed the seat.
-                self.confirm(lease, now);
+                self.confirm(lease, now, now);
                 self.refuse_askers(lease, &failure);
             }
             _ => {
@@ -322,7 +321,7 @@ impl Keeper {
     }
 
     /// A renewal was answered that was sent at that time: a seat that was taken before is now counted from it.
-    fn confirm(&mut self, lease: u64, sent: BootTime) {
+    fn confirm(&mut self, lease: u64, sent: BootTime, now: BootTime) {
         let seated = self.errands.iter().find_map(|(id, errand)| match &errand.stage {
             Stage::Seated(reply, since) if errand.lease() == lease && sent >= *since => {
                 Some((*id, reply.claims.clone()))
@@ -330,7 +329,7 @@ impl Keeper {
             _ => None,
         });
         if let Some((errand, claims)) = seated {
-            self.got(errand, lease, claims, None);
+            self.got((errand, lease), claims, None, now);
         }
     }
 

@@ -213,8 +213,7 @@ impl Errand {
     }
 
     /// Starts anew with another lease, because this one ended before it came to its turn.
-    pub(super) fn start_anew(&mut self, now: BootTime) {
-        let lease = draw_lease();
+    pub(super) fn start_anew(&mut self, lease: u64, now: BootTime) {
         match &mut self.want {
             Want::Claims(acquire) => acquire.grant.iter_mut().for_each(|grant| grant.lease = lease),
             Want::Lease(grant) => grant.lease = lease,
@@ -244,9 +243,4 @@ impl Errand {
             (Stage::InLine | Stage::Seated(..), _) => Error::WaitedOut,
         }
     }
-}
-
-/// Draws the id of a lease, so that whoever asks again asks for the same one.
-pub fn draw_lease() -> u64 {
-    (rand::random::<u64>() >> 1).max(1)
 }

@@ -1,115 +1,79 @@
-//! The keeper: one thread per client that asks for leases, renews all of them in one message, tells each guard what
-//! becomes of it, and gives back what was let go. It never waits for the program that it works for.
+//! The keeper of a client: it asks for leases, renews all of them in one message, tells each guard what becomes of it, and gives
+//! back what was let go. It is a state machine: its inputs are an order of the program, news of a link, and the time; its
+//! outputs are what is to be sent over which link, when it wants to be called again, and the state of the guards. It does no
+//! I/O, reads no clock and waits for nothing. `thread.rs` runs it over real connections, the simulator over simulated ones.
 
 mod answers;
 mod book;
 mod errand;
 mod link;
 mod numbers;
+mod orders;
 mod parting;
+mod thread;
 
 pub(crate) use book::Gate;
-pub use errand::draw_lease;
 pub(crate) use errand::{Got, Patience, Quest, Want};
+pub use link::{LinkId, News};
+pub(crate) use orders::{LetGo, Order, Orders, Resumed};
+pub use orders::{OrderQueue, Ordered};
 pub(crate) use parting::Waiting;
 
+use crate::chance::Chance;
 use crate::clock::{BootTime, Clock};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::fate::{Fate, Loss};
+use crate::fate::Loss;
 use crate::v1;
 use crate::v1::request::Body as Ask;
 use book::Book;
 use errand::{Errand, Stage};
 use futures::future::BoxFuture;
-use link::{LinkId, Links, News};
+use link::Links;
 use numbers::Numbers;
 use parting::Parting;
 use std::collections::BTreeMap;
-use std::io;
+use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// A server that has been silent for so long is not asked once more about a lease that was given up.
 const RESUME_SILENCE: Duration = Duration::from_secs(1);
 
-/// What a keeper is told. There is no limit to the queue, but at most a few orders for each guard that lives.
-pub(crate) enum Order {
-    /// Get something.
-    Get { errand: u64, quest: Quest, reply: oneshot::Sender<Result<Got, Error>> },
-    /// It is not wanted any longer, whether it was got or not.
-    Forget { errand: u64 },
-    /// Renew a lease because somebody decided so, with another TTL if it is not 0.
-    Renew { lease: u64, ttl_ms: i64, reply: oneshot::Sender<Result<Duration, Error>> },
-    /// Something was done with a lease.
-    Touch { lease: u64 },
-    /// Give something back.
-    LetGo { what: LetGo, fate: Arc<Fate>, reply: Option<oneshot::Sender<Result<(), Error>>> },
-    /// Renew a lease that was given up, once, and keep it on if the server has kept it.
-    Resume { lease: u64, reply: oneshot::Sender<Resumed> },
-    /// Renew a lease no longer, and do not give it back either.
-    Leave { lease: u64 },
-    /// Look after something that comes back by itself, on the keeper's thread.
-    Mind(BoxFuture<'static, ()>),
-    /// Tell when nothing is left to be given back, or how many are left at that time.
-    Flush { until: BootTime, reply: oneshot::Sender<usize> },
+/// What whoever runs a keeper is to do.
+pub enum Output {
+    /// Open a link to a server, and tell the keeper when it stands and when it is over.
+    Open {
+        /// Its number.
+        link: LinkId,
+        /// The server.
+        to: Endpoint,
+    },
+    /// Send a request over a link.
+    Send {
+        /// The link.
+        link: LinkId,
+        /// The request.
+        request: v1::Request,
+    },
+    /// Close a link. The keeper takes no more news of it.
+    Close {
+        /// The link.
+        link: LinkId,
+    },
+    /// Run something beside the keeper that comes back by itself.
+    Spawn(BoxFuture<'static, ()>),
 }
 
-/// What became of a lease that was given up.
-#[derive(Debug)]
-pub(crate) enum Resumed {
-    /// The server has kept it, and it is renewed again.
-    Lives { ttl: Duration, fate: Arc<Fate> },
-    /// It is over, or others were told that it is.
-    Over(Loss),
-    /// The server cannot tell now.
-    Unknown,
-}
-
-/// What is given back.
-#[derive(Clone, Debug)]
-pub(crate) enum LetGo {
-    /// A lease with all that hangs on it.
-    Lease(u64),
-    /// Claims that are held; the lease lives on. By handle, so that what is claimed anew under the same name is not meant.
-    Claims { lease: u64, handles: Vec<String> },
-    /// Claims that are in line, or on their way there; the lease lives on. With the number of their request, if it has one.
-    Line { lease: u64, resources: Vec<String>, number: u64 },
-    /// An instance on a lease that lives on. With the number of its registration, if it has one.
-    Instance { lease: u64, service: String, id: String, number: u64 },
-}
-
-/// The way to a keeper. When the last one is gone, the keeper gives back what it was told to, and ends.
-#[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    orders: mpsc::UnboundedSender<Order>,
-    pub(crate) clock: Clock,
-    /// The secret of this client's claims: a release that shows it frees them at once.
-    pub(crate) secret: u64,
-}
-
-impl Orders {
-    /// Starts a keeper on a thread of its own.
-    pub(crate) fn start(endpoints: Arc<[Endpoint]>, clock: Clock) -> io::Result<Self> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "a guard that is dropped never waits, and there are few orders a guard"
-        )]
-        let (orders, taken) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (keeper_clock, secret) = (clock.clone(), rand::random::<u64>().max(1));
-        thread::Builder::new().name("tenure-keeper".into()).spawn(move || {
-            runtime.block_on(Keeper::new(endpoints, keeper_clock, secret, taken).run());
-        })?;
-        Ok(Self { orders, clock, secret })
-    }
-
-    /// Tells the keeper. It does not wait.
-    pub(crate) fn tell(&self, order: Order) {
-        // A keeper that is gone has told every guard so.
-        let _ = self.orders.send(order);
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { link, to } => write!(f, "Open {{ {link} to {} }}", to.name()),
+            Self::Send { link, request } => write!(f, "Send {{ request {} over {link} }}", request.id),
+            Self::Close { link } => write!(f, "Close {{ {link} }}"),
+            Self::Spawn(_) => f.write_str("Spawn"),
+        }
     }
 }
 
@@ -144,11 +108,14 @@ struct Asker {
     reply: oneshot::Sender<Result<Duration, Error>>,
 }
 
-struct Keeper {
+/// What one client knows of its leases, and decides.
+pub struct Keeper {
+    /// The clock of the guards; the keeper is told the time.
     clock: Clock,
+    chance: Chance,
     secret: u64,
-    orders: mpsc::UnboundedReceiver<Order>,
     links: Links,
+    minded: Vec<BoxFuture<'static, ()>>,
     book: Book,
     errands: BTreeMap<u64, Errand>,
     partings: BTreeMap<u64, Parting>,
@@ -166,13 +133,23 @@ impl Drop for Keeper {
     }
 }
 
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { links, book, errands, partings, pending, .. } = self;
+        let mut told = f.debug_struct("Keeper");
+        told.field("links", links).field("book", book).field("errands", errands);
+        told.field("partings", partings).field("pending", pending).finish_non_exhaustive()
+    }
+}
+
 impl Keeper {
-    fn new(endpoints: Arc<[Endpoint]>, clock: Clock, secret: u64, orders: mpsc::UnboundedReceiver<Order>) -> Self {
+    fn new(endpoints: Arc<[Endpoint]>, clock: Clock, chance: Chance, secret: u64) -> Self {
         Self {
             clock,
+            chance,
             secret,
-            orders,
             links: Links::new(endpoints),
+            minded: Vec::new(),
             book: Book::default(),
             errands: BTreeMap::new(),
             partings: BTreeMap::new(),
@@ -184,36 +161,33 @@ impl Keeper {
         }
     }
 
-    /// Works until nobody can order anything any longer and nothing is left to be given back.
-    async fn run(mut self) {
-        let mut is_open = true;
-        while is_open || !self.partings.is_empty() || !self.errands.is_empty() {
-            let due = self.due();
-            let clock = self.clock.clone();
-            tokio::select! {
-                biased;
-                () = clock.until(due) => {}
-                (link, news) = self.links.news() => self.hear(link, news),
-                order = self.orders.recv(), if is_open => match order {
-                    Some(order) => self.follow(order),
-                    None => is_open = false,
-                },
-            }
-            self.act();
-        }
+    /// Whether it has something to get or to give back.
+    pub fn is_busy(&self) -> bool {
+        !self.partings.is_empty() || !self.errands.is_empty()
+    }
+
+    /// What is to be done, in this order.
+    pub fn outputs(&mut self) -> Vec<Output> {
+        let mut outputs = self.links.outputs();
+        outputs.extend(self.minded.drain(..).map(Output::Spawn));
+        outputs
+    }
+
+    /// A request could not be sent. What was not sent is not answered, and tried again.
+    pub fn not_sent(&mut self, request: u64) {
+        self.pending.remove(&request);
     }
 
     /// When something is to be done without being told.
-    fn due(&self) -> Option<BootTime> {
+    pub fn due(&self) -> Option<BootTime> {
         let errands = self.errands.values().flat_map(|errand| [errand.again, errand.ends()]).flatten();
         let partings = self.partings.values().map(Parting::due);
         let flushes = self.flushes.iter().map(|(until, _)| *until);
         self.book.due().into_iter().chain(errands).chain(partings).chain(flushes).min()
     }
 
-    /// Does what is due.
-    fn act(&mut self) {
-        let now = self.clock.now();
+    /// Does what is due. It is called after every other input.
+    pub fn act(&mut self, now: BootTime) {
         self.book.lapse(now);
         self.answer_askers_of_what_is_over();
         self.renew(now);
@@ -222,9 +196,9 @@ impl Keeper {
         self.tell_flushed(now);
     }
 
-    fn follow(&mut self, order: Order) {
-        let now = self.clock.now();
-        match order {
+    /// Takes an order of the program.
+    pub fn follow(&mut self, order: Ordered, now: BootTime) {
+        match order.0 {
             Order::Get { errand, quest, reply } => {
                 let new = Errand::new(quest, now, reply);
                 match self.claimed_already(&new) {
@@ -241,7 +215,7 @@ impl Keeper {
             Order::LetGo { what, fate, reply } => self.let_go(what, &fate, reply, now),
             Order::Resume { lease, reply } => self.resume(lease, reply, now),
             Order::Leave { lease } => self.book.leave(lease),
-            Order::Mind(minding) => drop(tokio::spawn(minding)),
+            Order::Mind(minding) => self.minded.push(minding),
             Order::Flush { until, reply } => self.flushes.push((until, reply)),
         }
     }
@@ -249,14 +223,12 @@ impl Keeper {
     fn send(&mut self, body: Ask, what: What, now: BootTime) {
         self.last_request += 1;
         let request = v1::Request { id: self.last_request, body: Some(body) };
-        // What was not sent is not answered, and tried again.
-        if let Some(link) = self.links.send(request, now) {
-            self.pending.insert(self.last_request, Pending { link, sent: now, what });
-        }
+        let link = self.links.send(request, now);
+        self.pending.insert(self.last_request, Pending { link, sent: now, what });
     }
 
     fn renew(&mut self, now: BootTime) {
-        for renewals in self.book.renewals(now, rand::random()) {
+        for renewals in self.book.renewals(now, self.chance.fraction()) {
             if self.book.is_retry(&renewals.leases) {
                 let silence = self.book.answer_time(&renewals.leases);
                 self.turn_from_silence(now, silence);
@@ -323,9 +295,11 @@ impl Keeper {
         }
     }
 
-    fn hear(&mut self, link: LinkId, news: News) {
-        let now = self.clock.now();
-        self.links.heard(link, now);
+    /// Takes news of a link. Those of links that are not kept any longer are ignored.
+    pub fn hear(&mut self, link: LinkId, news: News, now: BootTime) {
+        if !self.links.heard(link, now) {
+            return;
+        }
         match news {
             News::Open => {}
             News::Answer(response) => self.answered(link, response, now),
@@ -431,3 +405,6 @@ impl Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

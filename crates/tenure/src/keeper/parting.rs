@@ -50,6 +50,14 @@ impl Parting {
         }
     }
 
+    /// The lease that lives on without what is given back, if it does.
+    fn stays_on(&self) -> Option<u64> {
+        match &self.what {
+            LetGo::Lease(_) => None,
+            LetGo::Claims { lease, .. } | LetGo::Line { lease, .. } | LetGo::Instance { lease, .. } => Some(*lease),
+        }
+    }
+
     /// The lease and the number of the request that this takes back, if it has one.
     fn number(&self) -> Option<(u64, u64)> {
         match &self.what {
@@ -177,6 +185,12 @@ impl Keeper {
 
     /// Sends what is due, and drops what is over by itself.
     pub(super) fn part(&mut self, now: BootTime) {
+        for parting in self.partings.values_mut().filter(|parting| now >= parting.until) {
+            // What hangs on a lease that is renewed for the sake of others does not end by itself.
+            if parting.stays_on().is_some_and(|lease| !self.book.is_over(lease)) {
+                parting.until = now + TELL_MIN;
+            }
+        }
         for (_, parting) in self.partings.extract_if(.., |_, parting| now >= parting.until) {
             if let Some(reply) = parting.reply {
                 let _ = reply.send(Err(Error::Broken("no release was answered before the lease was over".into())));
@@ -246,7 +260,7 @@ pub(crate) struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     /// Sends a keeper on an errand.
     pub(crate) fn start(orders: &'a Orders, quest: Quest) -> Self {
-        let (errand, (answer, reply)) = (rand::random(), oneshot::channel());
+        let (errand, (answer, reply)) = (orders.chance.draw(), oneshot::channel());
         orders.tell(Order::Get { errand, quest, reply: answer });
         Self { orders, errand, reply, is_over: false }
     }

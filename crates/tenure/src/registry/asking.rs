@@ -169,7 +169,7 @@ impl RegisterAsk {
             service: self.service.clone(),
             id: id.into(),
             epoch,
-            grant: self.on.is_none().then(|| self.terms.request(self.client.holder())),
+            grant: self.on.is_none().then(|| self.terms.request(self.client.holder(), self.client.chance())),
             lease: self.on.unwrap_or_default(),
             details: Some(self.details.clone()),
             ..v1::RegisterRequest::default()

@@ -178,7 +178,7 @@ fn request(shared: &Shared, epoch: u64) -> v1::RegisterRequest {
         service: said.service.clone(),
         id: said.id.clone(),
         epoch,
-        grant: Some(said.terms.request(shared.client.holder())),
+        grant: Some(said.terms.request(shared.client.holder(), shared.client.chance())),
         details: Some(said.details.clone()),
         ..v1::RegisterRequest::default()
     }
