@@ -17,6 +17,7 @@ mod registry;
 mod renewing;
 mod requests;
 mod resource;
+mod ring;
 mod seating;
 mod snapshot;
 mod timing;
@@ -244,9 +245,15 @@ impl Ledger {
         self.history.events_after(after)
     }
 
+    /// The same but for the events of keys, which are remembered by themselves: a delete of many keys makes none of these
+    /// forgotten.
+    pub fn events_beside_keys_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
+        self.history.events_beside_keys_after(after)
+    }
+
     /// The remembered events, newest first.
     pub fn events_back(&self) -> impl Iterator<Item = &Event> {
-        self.history.all_events().rev()
+        self.history.events_back()
     }
 
     /// Goes on as a new ledger that was made from a copy of an older one. The old one may have gone on after the copy was

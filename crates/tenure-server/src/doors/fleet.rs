@@ -330,7 +330,7 @@ impl Watch {
 /// The instances of interest to which something happened after a revision, and how those that ended did.
 pub(super) fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Result<Changes, Revision> {
     let mut changes = Changes::new();
-    for event in ledger.events_after((after, u32::MAX))? {
+    for event in ledger.events_beside_keys_after((after, u32::MAX))? {
         let Some(key) = event.what.instance().filter(|key| wanted.is_of(&key.service)) else { continue };
         let end = match &event.what {
             Happening::Deregistered { how, .. } => Some(ended(how, event.at, event.wall_ms)),

@@ -109,7 +109,7 @@ impl<D: Dialect> Feed<D> {
             let (before, wanted) = (at, &mut self.wanted);
             let followed = self.node.read_stale(|ledger| {
                 let mut at = before;
-                for event in ledger.events_after(before)?.take(FOLLOWED_EVENTS_MAX) {
+                for event in ledger.events_beside_keys_after(before)?.take(FOLLOWED_EVENTS_MAX) {
                     at = (event.revision, event.n);
                     if let Some(instance) = event.what.instance() {
                         wanted.changed(instance.service.as_str(), event.revision);
