@@ -119,6 +119,22 @@ pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
 pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Log bytes after which a snapshot is taken and the log before it is dropped.
+/// Bytes of answers that are encoded and that nobody has read, over all connections, in units of a KiB. It is four times the
+/// largest answer; what the node holds for its clients otherwise is small beside it. Buffers may be twice as large.
+pub(crate) const ANSWERS_KIB_MAX: usize = 512 * 1024;
+
+/// Parts of answers below this are not counted: a connection costs as much without them.
+pub(crate) const ANSWER_CHARGED_MIN: usize = 8 * 1024;
+
+/// Bytes of keys and values in one answer to a range. Whoever has more asks page by page, as etcd's own clients do.
+pub(crate) const RANGE_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Keys or leases that are looked at before the ledger is let go: less than a millisecond.
+pub(crate) const SLICE_LOOKS: usize = 2048;
+
+/// How often a look at what is now begins again when what it looks at was compacted meanwhile.
+pub(crate) const SLICED_TRIES: u32 = 8;
+
 pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How often the log's growth is looked at on the way to a snapshot. Each look wakes a task, so not at every batch.

@@ -43,7 +43,7 @@ use force::Ordered;
 use history::History;
 pub use history::{EndedClaim, EndedInstance, EndedLease};
 use keyspace::Keyspace;
-pub use keyspace::{Change, KeyValue};
+pub use keyspace::{Change, KeyValue, RangeSlice};
 pub use lease::{Holding, Lease, Stake};
 use line::OrderKey;
 use registry::Registry;

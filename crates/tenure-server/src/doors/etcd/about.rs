@@ -1,5 +1,6 @@
 //! The node and its cluster, as etcd's clients ask for them; and who may ask.
 
+use super::slices::Sink;
 use super::{EtcdDesk, Replies};
 use crate::limits::BACKUP_PART_BYTES;
 use crate::node::Node;
@@ -8,8 +9,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
-use tenure_core::Ledger;
 use tenure_core::limits::{KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
+use tenure_core::{Ledger, Range, RangeSlice};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of etcd whose calls these are.
@@ -68,19 +69,23 @@ impl EtcdDesk {
         pb::DefragmentResponse::default()
     }
 
-    pub(super) fn hash(&self) -> pb::HashResponse {
-        let hash = self.node().read_stale(|ledger| ledger.state_hash());
-        pb::HashResponse { header: Some(self.header_now()), hash: fold(hash) }
+    /// The hash of all keys as they are now.
+    pub(super) async fn hash(&self) -> Result<pb::HashResponse, Fault> {
+        let pb::HashKvResponse { header, hash, .. } = self.hash_kv(pb::HashKvRequest { revision: 0 }).await?;
+        Ok(pb::HashResponse { header, hash })
     }
 
-    /// The hash of all keys that can be looked at up to a revision.
-    pub(super) fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
+    /// The hash of all keys that can be looked at up to a revision. It is worked out slice by slice, beside the ledger.
+    pub(super) async fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
+        let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
         let revision = Some(asked.revision).filter(|revision| *revision > 0);
-        let (hash, now, compacted) =
-            self.node().read_stale(|ledger| (hash_kv(ledger, revision), ledger.kv_revision(), ledger.kv_compacted()));
+        let range = Range { revision, ..Range::of(everything) };
+        let mut hash = Hashed::default();
+        let now = self.look_through(&range, &mut hash).await?;
+        let compacted = self.node().read_stale(Ledger::kv_compacted);
         Ok(pb::HashKvResponse {
             header: Some(self.header(now)),
-            hash: hash?,
+            hash: fold(hash.hash.digest()),
             compact_revision: compacted.map_or(-1, |compacted| i64::try_from(compacted).unwrap_or(i64::MAX)),
         })
     }
@@ -115,17 +120,29 @@ fn fold(hash: u64) -> u32 {
     u32::try_from((hash ^ (hash >> 32)) & u64::from(u32::MAX)).expect("the upper half is masked")
 }
 
-fn hash_kv(ledger: &Ledger, revision: Option<i64>) -> Result<u32, Fault> {
-    let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
-    let range = tenure_core::Range { revision, ..tenure_core::Range::of(everything) };
-    let ranged = ledger.range(&range).map_err(|refusal| Fault::from(&refusal))?;
-    let mut hash = Xxh3::new();
-    for (key, value) in &ranged.items {
-        hash.update(key.bytes());
-        hash.update(&value.value);
-        for number in [value.create_revision, value.mod_revision, value.version] {
-            hash.update(&number.to_le_bytes());
+/// A hash of keys as they come.
+#[derive(Default)]
+struct Hashed {
+    hash: Xxh3,
+}
+
+impl Sink for Hashed {
+    fn take(&mut self, _: &Range, slice: RangeSlice) -> Result<(), Fault> {
+        for (key, value) in &slice.items {
+            self.hash.update(key.bytes());
+            self.hash.update(&value.value);
+            for number in [value.create_revision, value.mod_revision, value.version] {
+                self.hash.update(&number.to_le_bytes());
+            }
         }
+        Ok(())
     }
-    Ok(fold(hash.digest()))
+
+    fn gathered(&self) -> usize {
+        0
+    }
+
+    fn begin_again(&mut self) {
+        *self = Self::default();
+    }
 }

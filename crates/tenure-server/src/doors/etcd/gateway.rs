@@ -164,8 +164,8 @@ async fn said(door: &EtcdDoor, call: &str, body: &[u8]) -> Result<Response, Faul
         }
         "Maintenance/Status" => unary!(pb::StatusRequest, |_asked| Ok::<_, Fault>(desk.status())),
         "Maintenance/Alarm" => unary!(pb::AlarmRequest, |_asked| Ok::<_, Fault>(desk.alarms())),
-        "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| Ok::<_, Fault>(desk.hash())),
-        "Maintenance/HashKV" => unary!(pb::HashKvRequest, |asked| desk.hash_kv(asked)),
+        "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| desk.hash().await),
+        "Maintenance/HashKV" => unary!(pb::HashKvRequest, |asked| desk.hash_kv(asked).await),
         "Maintenance/Defragment" => unary!(pb::DefragmentRequest, |_asked| Ok::<_, Fault>(desk.defragmented())),
         "Maintenance/MoveLeader" => unary!(pb::MoveLeaderRequest, |asked| desk.move_leader(asked).await),
         "Maintenance/Snapshot" => Ok(streamed(desk.snapshot().await?, "etcdserverpb.SnapshotResponse")),

@@ -9,6 +9,7 @@ mod kv;
 mod lease;
 mod lock;
 mod watch;
+mod slices;
 mod watchers;
 
 pub(crate) use access::{in_words_of_etcd, is_etcd, need, refusal, token};
@@ -248,11 +249,11 @@ impl Maintenance for EtcdDoor {
     }
 
     async fn hash(&self, _request: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
-        self.tell(Call::Other, async { Ok(self.desk.hash()) }).await
+        self.tell(Call::Other, self.desk.hash()).await
     }
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
-        self.tell(Call::Other, async { self.desk.hash_kv(request.into_inner()) }).await
+        self.tell(Call::Other, self.desk.hash_kv(request.into_inner())).await
     }
 
     async fn snapshot(&self, _request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
