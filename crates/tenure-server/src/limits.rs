@@ -318,13 +318,21 @@ pub(crate) const WATCH_ANSWERS_MAX: usize = 16;
 /// Changes of keys that are looked at, for one stream, before the ledger is let go.
 pub(crate) const WATCH_CHANGES_MAX: usize = 4096;
 
-/// The same in bytes of what is told.
+/// The same in bytes of keys and values, which a stream keeps from being forgotten while it tells them. They are shared by all
+/// streams, and with the ledger; a revision is taken whole.
 pub(crate) const WATCH_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// How often a watcher that wants to know is told that nothing has happened, as with etcd.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How often old revisions of keys are forgotten, where so many are kept.
+/// Events in the answers of a stream that wait to be read, or those of one answer. Some hundred bytes each, beside the
+/// keys and values that they share.
+pub(crate) const WATCH_QUEUED_EVENTS_MAX: usize = 4096;
+
+/// Watchers that are looked at in one go before others on the same thread have their turn.
+pub(crate) const WATCH_TURN: usize = 4096;
+
 pub(crate) const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How often the revision is looked at in the age that is kept: what is forgotten is older by a tenth at most.

@@ -131,7 +131,7 @@ impl EtcdDesk {
             _ => None,
         });
         let now = done.header.map_or(0, |header| header.revision);
-        let (revision, value) = there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value)));
+        let (revision, value) = there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value.to_vec())));
         Ok(Staked { revision, value, header: done.header })
     }
 
