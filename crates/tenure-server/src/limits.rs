@@ -115,10 +115,6 @@ pub(crate) const SMALL_BYTES_MAX: usize = 4096;
 /// Bytes of HTTP bodies and of gRPC messages that are arriving at once, in units of a KiB.
 pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
 
-/// How long a stranger may take to say which protocol it speaks.
-pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Log bytes after which a snapshot is taken and the log before it is dropped.
 /// Bytes of answers that are encoded and that nobody has read, over all connections, in units of a KiB. It is four times the
 /// largest answer; what the node holds for its clients otherwise is small beside it. Buffers may be twice as large.
 pub(crate) const ANSWERS_KIB_MAX: usize = 512 * 1024;
@@ -135,6 +131,10 @@ pub(crate) const SLICE_LOOKS: usize = 2048;
 /// How often a look at what is now begins again when what it looks at was compacted meanwhile.
 pub(crate) const SLICED_TRIES: u32 = 8;
 
+/// How long a stranger may take to say which protocol it speaks.
+pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Log bytes after which a snapshot is taken and the log before it is dropped.
 pub(crate) const SNAPSHOT_LOG_BYTES: u64 = 64 * 1024 * 1024;
 
 /// How often the log's growth is looked at on the way to a snapshot. Each look wakes a task, so not at every batch.
@@ -322,10 +322,6 @@ pub(crate) const WATCH_CHANGES_MAX: usize = 4096;
 /// streams, and with the ledger; a revision is taken whole.
 pub(crate) const WATCH_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// How often a watcher that wants to know is told that nothing has happened, as with etcd.
-pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
-
-/// How often old revisions of keys are forgotten, where so many are kept.
 /// Events in the answers of a stream that wait to be read, or those of one answer. Some hundred bytes each, beside the
 /// keys and values that they share.
 pub(crate) const WATCH_QUEUED_EVENTS_MAX: usize = 4096;
@@ -333,6 +329,10 @@ pub(crate) const WATCH_QUEUED_EVENTS_MAX: usize = 4096;
 /// Watchers that are looked at in one go before others on the same thread have their turn.
 pub(crate) const WATCH_TURN: usize = 4096;
 
+/// How often a watcher that wants to know is told that nothing has happened, as with etcd.
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How often old revisions of keys are forgotten, where so many are kept.
 pub(crate) const COMPACTION_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How often the revision is looked at in the age that is kept: what is forgotten is older by a tenth at most.

@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
-use crate::doors::{Entrance, NativeDoor, both, http, xds};
+use crate::doors::{Answers, Entrance, NativeDoor, both, http, xds};
 use crate::guests::Trust;
 use crate::limits::{
     BODIES_KIB_MAX, CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, SMALL_BYTES_MAX,
@@ -100,7 +100,7 @@ pub async fn serve(
     let guard = http::Guard::new(&settings.hosts, is_local);
     let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()), bodies.clone());
     let entrance = Entrance::new(settings.access.clone(), node.clone());
-    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies));
+    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies, Answers::new()));
     let listening = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))

@@ -113,7 +113,7 @@ impl Entrance {
 
 /// What a request that was let in has shown, and what for.
 pub(super) struct Ticket {
-    need: Need,
+    pub(super) need: Need,
     shown: Option<Vec<u8>>,
 }
 

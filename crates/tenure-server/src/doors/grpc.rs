@@ -1,5 +1,6 @@
 //! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
+use super::answers::{Answers, Kind};
 use super::desk::Desk;
 use super::entrance::Entrance;
 use super::frames::bounded;
@@ -27,9 +28,10 @@ use tower::ServiceExt;
 
 /// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
-pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>) -> Router {
-    let choose = move |request: axum::extract::Request| {
-        let (grpc, json, entrance, bodies) = (grpc.clone(), json.clone(), entrance.clone(), bodies.clone());
+pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>, answers: Answers) -> Router {
+    let choose = move |mut request: axum::extract::Request| {
+        let (grpc, json, entrance) = (grpc.clone(), json.clone(), entrance.clone());
+        let (bodies, answers) = (bodies.clone(), answers.clone());
         async move {
             let parent = request.headers().get(trace::PARENT).cloned();
             let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
@@ -49,7 +51,8 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
                 };
                 let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
-                let mut answer = entrance.follow(&ticket, door, answer);
+                let answer = entrance.follow(&ticket, door, answer);
+                let mut answer = answers.charge(answer, Kind { door, is_etcd, need: ticket.need });
                 if !is_etcd {
                     entrance.name_cluster(&mut answer);
                 }

@@ -1,6 +1,7 @@
 //! The protocols as clients meet them, against a whole server in this process on a disk in memory.
 
 mod bad_input;
+mod bounds;
 mod client;
 mod etcd_transactions;
 mod http;

@@ -212,7 +212,7 @@ fn json_of(name: &str, reply: &impl Message) -> Value {
 }
 
 /// A no, as etcd's gateway says it.
-pub(super) fn problem(fault: &Fault) -> Response {
+pub(crate) fn problem(fault: &Fault) -> Response {
     let body = json!({ "error": fault.text, "code": i32::from(fault.code), "message": fault.text });
     (http_status(fault.code), axum::Json(body)).into_response()
 }
