@@ -5,6 +5,7 @@ mod about;
 mod access;
 mod desk;
 pub(crate) mod gateway;
+mod json_values;
 mod kv;
 mod lease;
 mod lock;
