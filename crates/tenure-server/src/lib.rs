@@ -26,6 +26,7 @@ pub mod raft;
 mod replica;
 mod serve;
 mod tls;
+mod shares;
 mod trace;
 mod watch;
 mod workers;

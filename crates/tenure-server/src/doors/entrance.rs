@@ -7,9 +7,10 @@ use crate::access::{Access, Need};
 use crate::listen::Peer;
 use crate::metrics::{Call, Door};
 use crate::node::Node;
+use crate::shares::Client;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, header};
 use axum::response::Response;
 use tenure_api::v1::Failure;
 use tenure_api::{CLUSTER_HEADER, Code, failure_status};
@@ -105,10 +106,38 @@ impl Entrance {
         }
     }
 
+    /// Who makes a request that was let in.
+    pub(super) fn caller(&self, ticket: &Ticket, request: &Request) -> Caller {
+        let peer = request.extensions().get::<Peer>().cloned();
+        Caller { access: self.access.clone(), shown: ticket.shown.clone(), peer }
+    }
+
     /// Ends an answer that takes long when the key of its request is revoked.
     pub(super) fn follow(&self, ticket: &Ticket, door: Door, response: Response) -> Response {
         revocable(response, &self.access, ticket.shown.as_deref(), ticket.need, door != Door::Http)
     }
+}
+
+/// Who makes a request, worked out when it is needed.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    access: Access,
+    shown: Option<Vec<u8>>,
+    peer: Option<Peer>,
+}
+
+impl Caller {
+    /// The name of its API key; without one, its address.
+    pub(super) fn client(&self) -> Client {
+        let name = self.shown.as_deref().and_then(|secret| self.access.name_of(secret));
+        let address = || Some(self.peer.as_ref()?.ip()?.to_canonical().to_string());
+        name.or_else(address).map_or_else(Client::default, |name| Client::named(&name))
+    }
+}
+
+/// Who makes the request with these extensions.
+pub(super) fn client_of(extensions: &Extensions) -> Client {
+    extensions.get::<Caller>().map_or_else(Client::default, Caller::client)
 }
 
 /// What a request that was let in has shown, and what for.

@@ -9,6 +9,7 @@ use super::{unready, watch};
 use crate::bells::{Bell, Hanging};
 use crate::lessor::Unready;
 use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_PATIENCE, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RETRY_AFTER};
+use crate::shares::Client;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +32,7 @@ pub(super) type Changes = BTreeMap<InstanceKey, Option<tenure_api::v1::End>>;
 struct Gone;
 
 /// Starts a watch.
-pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies, Box<Failure>> {
+pub(super) fn open(desk: Desk, client: &Client, request: WatchInstancesRequest) -> Result<Replies, Box<Failure>> {
     let after = request.after;
     let wanted = Wanted::read(&DiscoverRequest {
         service: request.service,
@@ -45,7 +46,7 @@ pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies
     let wanted = wanted.map_err(|bad| Box::new(bad.failure()))?;
     let bell = Arc::new(Bell::default());
     // Hung up before the first look, so that nothing is missed between the two.
-    let hanging = desk.node().service_bells().hang(wanted.keys(), &bell);
+    let hanging = desk.node().service_bells().hang(wanted.keys(), &bell, client);
     let hanging = hanging.ok_or_else(|| Box::new(unready(&Unready::Overloaded { retry_after: RETRY_AFTER })))?;
     let (replies, receiver) = mpsc::channel(1);
     let watch = Watch {

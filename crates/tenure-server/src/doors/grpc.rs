@@ -2,7 +2,7 @@
 
 use super::answers::{Answers, Kind};
 use super::desk::Desk;
-use super::entrance::Entrance;
+use super::entrance::{Entrance, client_of};
 use super::frames::bounded;
 use super::{etcd, fleet, stream, watch};
 use crate::limits::{BACKUP_PART_BYTES, REFUSED_BYTES_MAX, REFUSED_PATIENCE};
@@ -46,6 +46,8 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                         return refusal;
                     }
                 };
+                let caller = entrance.caller(&ticket, &request);
+                request.extensions_mut().insert(caller);
                 let answer = match door {
                     Door::Http => json.oneshot(request).await.into_response(),
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
@@ -250,7 +252,8 @@ impl Tenure for NativeDoor {
         &self,
         request: Request<v1::WatchInstancesRequest>,
     ) -> Result<Response<Self::WatchInstancesStream>, Status> {
-        let open = async { fleet::open(self.desk.clone(), request.into_inner()).map_err(|failure| *failure) };
+        let client = client_of(request.extensions());
+        let open = async { fleet::open(self.desk.clone(), &client, request.into_inner()).map_err(|failure| *failure) };
         let told = self.tell(Call::WatchInstances, open).await?;
         Ok(told.map(|replies| replies.map(|reply| reply.map_err(|failure| failure_status(&failure))).boxed()))
     }

@@ -160,8 +160,9 @@ impl EtcdDesk {
             };
             let own = Key::parse(&stake.key).map_err(|_| Fault::too_large())?;
             let room = || Fault::too_many_requests();
-            let _before = self.node().bells().hang(Keys::One(before.clone()), &bell).ok_or_else(room)?;
-            let _own = self.node().bells().hang(Keys::One(own), &bell).ok_or_else(room)?;
+            let _before =
+                self.node().bells().hang(Keys::One(before.clone()), &bell, &self.client()).ok_or_else(room)?;
+            let _own = self.node().bells().hang(Keys::One(own), &bell, &self.client()).ok_or_else(room)?;
             // It may have gone before the bell was hung up.
             let is_there = self.node().read_stale(|ledger| ledger.key(before.bytes()).is_some() && !gone(ledger));
             if is_there {
@@ -227,7 +228,7 @@ impl EtcdDesk {
         let (desk, under) = (self.clone(), Keys::Prefix(prefix(&asked.name).into()));
         tokio::spawn(async move {
             let bell = Arc::new(Bell::default());
-            let Some(_hanging) = desk.node().bells().hang(under.clone(), &bell) else {
+            let Some(_hanging) = desk.node().bells().hang(under.clone(), &bell, &desk.client()) else {
                 // Whoever has hung up needs no reason.
                 let _ = replies.send(Err(Fault::too_many_requests().status())).await;
                 return;

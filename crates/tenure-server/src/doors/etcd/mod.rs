@@ -140,8 +140,8 @@ impl Watch for EtcdDoor {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let needs = self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk.watch(request.into_inner(), needs)))
+        let (needs, desk) = (self.needs_leader(request.metadata())?, self.desk_of(&request));
+        Ok(Response::new(desk.watch(request.into_inner(), needs)))
     }
 }
 
@@ -368,7 +368,7 @@ impl Election for EtcdDoor {
         &self,
         request: Request<election::LeaderRequest>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        Ok(Response::new(self.desk.observe(request.get_ref())))
+        Ok(Response::new(self.desk_of(&request).observe(request.get_ref())))
     }
 
     async fn resign(

@@ -171,8 +171,9 @@ impl Watching {
         }
         let id = self.watchers.number(asked.watch_id);
         let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;
-        let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell);
-        let hanging = hanging.ok_or("tenure: this node has no room for more watchers")?;
+        let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell, &self.desk.client());
+        let hanging = hanging
+            .ok_or("tenure: this client has its share of the watchers of this node, half of what others leave")?;
         Ok(Watcher::new(id, keys, asked, hanging))
     }
 

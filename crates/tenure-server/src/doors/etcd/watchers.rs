@@ -310,6 +310,7 @@ fn compacted(refusal: &Refusal) -> u64 {
 mod tests {
     use super::*;
     use crate::bells::{Bell, Bells};
+    use crate::shares::Client;
     use std::sync::Arc;
     use tenure_core::limits::RULES_MAX;
     use tenure_core::{Command, Compact, Entry, Hang, Leader, Moment, Put};
@@ -327,7 +328,7 @@ mod tests {
 
     fn watch(watchers: &mut Watchers, bells: &Arc<Bells>, key: &str, next: u64) {
         let keys = Keys::One(Key::parse(key.as_bytes()).unwrap());
-        let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default())).unwrap();
+        let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default()), &Client::default()).unwrap();
         let id = watchers.number(0).unwrap();
         let watcher = Watcher::new(id, keys, &pb::WatchCreateRequest::default(), hanging);
         watchers.add(Watcher { next, ..watcher });

@@ -5,15 +5,17 @@ use super::body::{Asked, bad_query, is_text};
 use super::problem::{NotRead, Problem};
 use super::{Answer, HttpDoor, after_ms};
 use crate::bells::Bell;
+use crate::doors::entrance::Caller;
 use crate::doors::fleet;
 use crate::doors::look::instance::Wanted;
 use crate::lessor::Unready;
 use crate::limits::{DISCOVER_WAIT_MAX, RETRY_AFTER, WATCH_PULSE};
-use axum::Json;
+use crate::shares::Client;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::Deserialize;
@@ -150,12 +152,16 @@ pub(super) struct Paging {
     (status = 200, description = "A page of instances, by service and id.", body = v1::DiscoverReply),
     NotRead,
 ))]
-pub(super) async fn discover(State(door): State<HttpDoor>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+pub(super) async fn discover(
+    State(door): State<HttpDoor>,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
     let known = ["limit", "from", "stale", "after", "wait_ms"];
     let (which, rest) = WhichInstances::read(query.as_deref().unwrap_or_default(), &known)?;
     let request = which.message(&rest)?;
     if let Some(wait_ms) = rest.wait_ms {
-        wait(&door, &request, Revision(rest.after), wait_ms).await?;
+        wait(&door, &caller.client(), &request, Revision(rest.after), wait_ms).await?;
     }
     let reply = door.desk.discover(&request).await?;
     let cache = cache_control(&reply);
@@ -175,11 +181,17 @@ fn patience(wait_ms: u64) -> Duration {
 }
 
 /// Waits until something has happened to these services after a revision, for so long at most.
-async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, wait_ms: u64) -> Result<(), Problem> {
+async fn wait(
+    door: &HttpDoor,
+    client: &Client,
+    request: &v1::DiscoverRequest,
+    after: Revision,
+    wait_ms: u64,
+) -> Result<(), Problem> {
     let node = door.desk.node();
     let wanted = Wanted::read(request)?;
     let bell = Arc::new(Bell::default());
-    let hanging = node.service_bells().hang(wanted.keys(), &bell);
+    let hanging = node.service_bells().hang(wanted.keys(), &bell, client);
     let _hanging = hanging.ok_or(Unready::Overloaded { retry_after: RETRY_AFTER })?;
     // What is no longer kept has happened, and so has what another node told.
     let has_changed = node.read_stale(|ledger| match fleet::changed(ledger, &wanted, after) {
@@ -259,6 +271,7 @@ pub(super) struct ToldOfInstances {
 ))]
 pub(super) async fn watch(
     State(door): State<HttpDoor>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -279,7 +292,7 @@ pub(super) async fn watch(
         all: request.all,
         after,
     };
-    let mut replies = fleet::open(door.desk.clone(), request).map_err(|failure| *failure)?;
+    let mut replies = fleet::open(door.desk.clone(), &caller.client(), request).map_err(|failure| *failure)?;
     // The first reply comes at once. If it is a no, the client hears it as a status.
     let first = match replies.next().await {
         Some(Ok(reply)) => message(&reply),

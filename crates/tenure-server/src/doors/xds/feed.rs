@@ -9,6 +9,7 @@ use crate::bells::{Bell, Hanging};
 use crate::lessor::Unready;
 use crate::limits::{FOLLOWED_EVENTS_MAX, LEADER_PAUSE, PAGE_BYTES, XDS_GATHER, XDS_PAGE};
 use crate::node::Node;
+use crate::shares::Client;
 use futures::{Stream, StreamExt};
 use prost::Message;
 use std::collections::HashMap;
@@ -25,18 +26,20 @@ pub(super) type Replies<T> = ReceiverStream<Result<T, Status>>;
 /// Starts a stream.
 pub(super) fn open<D: Dialect>(
     node: Node,
+    client: Client,
     asks: impl Stream<Item = Result<D::Ask, Status>> + Send + Unpin + 'static,
     dialect: D,
 ) -> Replies<D::Tell> {
     let (replies, receiver) = mpsc::channel(1);
     let (bell, hung) = (Arc::default(), HashMap::new());
-    let feed = Feed { node, dialect, wanted: Wanted::default(), bell, hung, replies };
+    let feed = Feed { node, client, dialect, wanted: Wanted::default(), bell, hung, replies };
     tokio::spawn(feed.run(asks));
     ReceiverStream::new(receiver)
 }
 
 struct Feed<D: Dialect> {
     node: Node,
+    client: Client,
     dialect: D,
     wanted: Wanted,
     /// Rung when something happens to one of the services, and hung up for each of them.
@@ -94,8 +97,12 @@ impl<D: Dialect> Feed<D> {
             // What is too long for a key is no service either.
             let Ok(key) = Key::parse(name.as_bytes()) else { continue };
             if !self.hung.contains_key(name) {
-                let hanging = self.node.service_bells().hang(Keys::One(key), &self.bell);
-                let full = || Status::resource_exhausted("too many services are watched; ask again a little later");
+                let hanging = self.node.service_bells().hang(Keys::One(key), &self.bell, &self.client);
+                let full = || {
+                    Status::resource_exhausted(
+                        "this client watches its share of services, half of what others leave; ask again a little later",
+                    )
+                };
                 self.hung.insert(name.clone(), hanging.ok_or_else(full)?);
             }
         }

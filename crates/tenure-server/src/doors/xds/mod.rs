@@ -13,6 +13,7 @@ mod pb {
 mod tests;
 mod wanted;
 
+use super::entrance::client_of;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
 use dialect::{Delta, Whole};
@@ -52,11 +53,11 @@ pub(crate) fn add(routes: Routes, node: Node) -> Routes {
 
 impl XdsDoor {
     fn whole(&self, asks: Request<Streaming<DiscoveryRequest>>) -> Response<Replies<DiscoveryResponse>> {
-        Response::new(feed::open(self.node.clone(), asks.into_inner(), Whole::default()))
+        Response::new(feed::open(self.node.clone(), client_of(asks.extensions()), asks.into_inner(), Whole::default()))
     }
 
     fn delta(&self, asks: Request<Streaming<DeltaDiscoveryRequest>>) -> Response<Replies<DeltaDiscoveryResponse>> {
-        Response::new(feed::open(self.node.clone(), asks.into_inner(), Delta::default()))
+        Response::new(feed::open(self.node.clone(), client_of(asks.extensions()), asks.into_inner(), Delta::default()))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::disk::MemoryDisk;
 use crate::environment::Environment;
 use crate::limits::FRESH_SHARED;
 use crate::node::Node;
+use crate::shares::Client;
 use crate::workers::Workers;
 use futures::StreamExt;
 use tenure_core::{
@@ -70,7 +71,7 @@ async fn beat(node: Node, n: u64, every_ms: u64) {
 }
 
 fn watch_all(desk: &Desk) -> Replies {
-    open(desk.clone(), WatchInstancesRequest { service: "s".into(), ..Default::default() }).unwrap()
+    open(desk.clone(), &Client::default(), WatchInstancesRequest { service: "s".into(), ..Default::default() }).unwrap()
 }
 
 /// What a watcher knows: until when each instance is valid, in service time.
@@ -214,7 +215,7 @@ async fn a_node_that_hears_nothing_any_more_vouches_for_nobody() {
     let about = node.service_time_about();
     assert!(about.millis_since(at) >= FRESH_SHARED.as_millis() as u64, "nothing seems to last: {at} to {about}");
     let resume = WatchInstancesRequest { service: "s".into(), after: revision.0, ..Default::default() };
-    let resumed = open(desk.clone(), resume).unwrap().next().await.unwrap();
+    let resumed = open(desk.clone(), &Client::default(), resume).unwrap().next().await.unwrap();
     assert!(resumed.is_err(), "{resumed:?}");
 }
 
@@ -279,8 +280,9 @@ async fn a_place_that_is_no_longer_kept_is_said_to_be_compacted() {
         futures::future::join_all(numbers().map(|n| deregister(&node, n))).await;
     }
     let resume = |after: u64| WatchInstancesRequest { service: "s".into(), after, ..Default::default() };
-    let refused = open(desk.clone(), resume(place.0)).unwrap().next().await.unwrap().unwrap_err();
+    let refused = open(desk.clone(), &Client::default(), resume(place.0)).unwrap().next().await.unwrap().unwrap_err();
     assert_eq!((refused.code.as_str(), refused.oldest > place.0), ("compacted", true));
-    let ahead = open(desk.clone(), resume(u64::MAX >> 1)).unwrap().next().await.unwrap().unwrap_err();
+    let ahead =
+        open(desk.clone(), &Client::default(), resume(u64::MAX >> 1)).unwrap().next().await.unwrap().unwrap_err();
     assert_eq!(ahead.code, "ahead");
 }

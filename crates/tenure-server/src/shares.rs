@@ -1,0 +1,95 @@
+//! Shares of what clients compete for: a client may take more only while it has less than is free, so that none of them has more
+//! than half of it all, and there is always something left for the next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who takes: the name of an API key, or an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Client(Arc<str>);
+
+impl Client {
+    pub(crate) fn named(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+/// So many places, and who has them.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    max: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_client: HashMap<Client, usize>,
+}
+
+/// One place. Dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    client: Client,
+}
+
+impl Shares {
+    pub(crate) fn of(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, taken: Mutex::default() })
+    }
+
+    /// A place for a client, if it has less than is free.
+    pub(crate) fn take(self: &Arc<Self>, client: &Client) -> Option<Share> {
+        let mut taken = self.taken();
+        let free = self.max - taken.all;
+        let own = taken.by_client.get(client).copied().unwrap_or_default();
+        if own >= free {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_client.insert(client.clone(), own + 1);
+        drop(taken);
+        Some(Share { shares: self.clone(), client: client.clone() })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.shares.taken();
+        taken.all -= 1;
+        if let Some(own) = taken.by_client.get_mut(&self.client) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_client.remove(&self.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take_all(shares: &Arc<Shares>, client: &Client) -> Vec<Share> {
+        std::iter::from_fn(|| shares.take(client)).collect()
+    }
+
+    #[test]
+    fn one_client_takes_half_and_leaves_the_next_some() {
+        let shares = Shares::of(1000);
+        let clients = ["ann", "bob", "cat"].map(Client::named);
+        let taken = clients.each_ref().map(|client| take_all(&shares, client));
+        assert_eq!(taken.each_ref().map(Vec::len), [500, 250, 125]);
+        let [of_ann, of_bob, _of_cat] = taken;
+        drop(of_ann);
+        assert_eq!(take_all(&shares, &clients[1]).len(), 188, "what was given back is shared again");
+        drop(of_bob);
+        assert!(shares.take(&Client::named("dan")).is_some());
+        assert_eq!(shares.taken().by_client.len(), 1, "who has nothing is forgotten");
+    }
+}
