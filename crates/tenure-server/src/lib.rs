@@ -1,6 +1,7 @@
 //! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
 
 mod access;
+mod addresses;
 mod audit;
 pub mod backup;
 mod bells;
@@ -25,8 +26,8 @@ mod probes;
 pub mod raft;
 mod replica;
 mod serve;
-mod tls;
 mod shares;
+mod tls;
 mod trace;
 mod watch;
 mod workers;
@@ -40,7 +41,7 @@ pub use entropy::{Entropy, SystemEntropy};
 pub use environment::Environment;
 pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
-pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, PEERS_MAX, TICK};
+pub use limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock, mode_for_others};
 pub use node::{Node, Opened, Status};
 pub use probes::{BadNetwork, Networks};

@@ -55,6 +55,10 @@ pub(crate) const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Connections open at once, unless the process may open fewer files.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
+/// Connections of one address, unless the operator says otherwise: half of all. A proxy, or a network behind one address, may
+/// have very many clients, and others find room all the same.
+pub const CONNECTIONS_PER_ADDRESS: usize = CONNECTIONS_MAX / 2;
+
 /// Files that connections leave free for the log, the snapshots and the data directory, and for probes.
 pub const FILES_RESERVED: usize = 128 + PROBES_QUICK_MAX + PROBES_SLOW_MAX;
 
