@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod client;
+mod etcd_refused;
 mod etcd_transactions;
 mod http;
 mod http_bad_input;

@@ -1,12 +1,9 @@
 //! The node and its cluster, as etcd's clients ask for them; and who may ask.
 
+use super::EtcdDesk;
 use super::slices::Sink;
-use super::{EtcdDesk, Replies};
-use crate::limits::BACKUP_PART_BYTES;
 use crate::node::Node;
 use crate::peers::v1::change::Body as Change;
-use bytes::Bytes;
-use futures::StreamExt;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_core::limits::{KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
@@ -55,8 +52,23 @@ impl EtcdDesk {
         }
     }
 
+    /// Alarms are raised and end by themselves: to take one back changes nothing, and none is raised by a client.
+    pub(super) fn alarm(&self, asked: &pb::AlarmRequest) -> Result<pb::AlarmResponse, Fault> {
+        match pb::alarm_request::AlarmAction::try_from(asked.action) {
+            Ok(pb::alarm_request::AlarmAction::Get) => Ok(self.alarms()),
+            Ok(pb::alarm_request::AlarmAction::Deactivate) => {
+                Ok(pb::AlarmResponse { header: Some(self.header_now()), alarms: Vec::new() })
+            }
+            Ok(pb::alarm_request::AlarmAction::Activate) | Err(_) => {
+                let text = "tenure: the server raises NOSPACE by itself and takes it back when there is room; no client \
+                            raises an alarm. Nothing was changed";
+                Err(Fault::ours(tonic::Code::Unimplemented, text))
+            }
+        }
+    }
+
     /// Whether a large request would find no room. It ends by itself when there is some.
-    pub(super) fn alarms(&self) -> pb::AlarmResponse {
+    fn alarms(&self) -> pb::AlarmResponse {
         let left = KEYSPACE_BYTES_MAX.saturating_sub(self.node().read_stale(Ledger::kv_bytes));
         let alarm = pb::AlarmMember { member_id: self.node().identity().node, alarm: pb::AlarmType::Nospace.into() };
         let alarms = if left < KEY_VALUE_BYTES_MAX as u64 { vec![alarm] } else { Vec::new() };
@@ -90,21 +102,6 @@ impl EtcdDesk {
         })
     }
 
-    /// A backup in parts, each with what is left after it.
-    pub(super) async fn snapshot(&self) -> Result<Replies<pb::SnapshotResponse>, Fault> {
-        let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet))?;
-        let mut left = Bytes::from(backup);
-        let parts = std::iter::from_fn(move || {
-            if left.is_empty() {
-                return None;
-            }
-            let blob = left.split_to(left.len().min(BACKUP_PART_BYTES));
-            let remaining_bytes = left.len() as u64;
-            Some(Ok(pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into() }))
-        });
-        Ok(futures::stream::iter(parts).boxed())
-    }
-
     pub(super) async fn move_leader(&self, asked: pb::MoveLeaderRequest) -> Result<pb::MoveLeaderResponse, Fault> {
         let node: &Node = self.node();
         if !node.consensus().voters().contains(&asked.target_id) {
@@ -114,6 +111,14 @@ impl EtcdDesk {
         moved.map_err(|cannot| Fault::ours(tonic::Code::Unavailable, format!("tenure: {cannot}")))?;
         Ok(pb::MoveLeaderResponse { header: Some(self.header_now()) })
     }
+}
+
+/// A snapshot in etcd's own format is a database of etcd's, which is not there. A backup in another format would pass for one
+/// until it is needed.
+pub(super) fn no_snapshot() -> Fault {
+    let text = "tenure: there are no snapshots in etcd's format. `tenure cluster backup FILE` writes a backup of everything, and \
+                `tenure cluster restore` makes a cluster from it. Nothing was changed";
+    Fault::ours(tonic::Code::Unimplemented, text)
 }
 
 fn fold(hash: u64) -> u32 {

@@ -2,7 +2,7 @@
 //! written by the rules of proto3: 64-bit numbers are text, bytes are base64, zeros are left out.
 
 use super::json_values::JsonValues;
-use super::{EtcdDoor, Replies, about};
+use super::{EtcdDoor, Replies, about, access};
 use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, LEADER_PATIENCE};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -164,12 +164,13 @@ async fn said(door: &EtcdDoor, call: &str, body: &[u8]) -> Result<Response, Faul
             unary!(pb::MemberListRequest, |_asked| Ok::<_, Fault>(desk.member_list(door.peer_scheme)))
         }
         "Maintenance/Status" => unary!(pb::StatusRequest, |_asked| Ok::<_, Fault>(desk.status())),
-        "Maintenance/Alarm" => unary!(pb::AlarmRequest, |_asked| Ok::<_, Fault>(desk.alarms())),
+        "Maintenance/Alarm" => unary!(pb::AlarmRequest, |asked| desk.alarm(&asked)),
         "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| desk.hash().await),
         "Maintenance/HashKV" => unary!(pb::HashKvRequest, |asked| desk.hash_kv(asked).await),
         "Maintenance/Defragment" => unary!(pb::DefragmentRequest, |_asked| Ok::<_, Fault>(desk.defragmented())),
         "Maintenance/MoveLeader" => unary!(pb::MoveLeaderRequest, |asked| desk.move_leader(asked).await),
-        "Maintenance/Snapshot" => Ok(streamed(desk.snapshot().await?, "etcdserverpb.SnapshotResponse")),
+        "Maintenance/Snapshot" => Err(about::no_snapshot()),
+        "Auth/AuthEnable" => Err(Fault::ours(Code::Unimplemented, format!("tenure: {}", access::NO_USERS))),
         other => Err(Fault::ours(Code::Unimplemented, format!("tenure: {other} is not supported"))),
     }
 }

@@ -9,8 +9,8 @@ mod json_values;
 mod kv;
 mod lease;
 mod lock;
-mod watch;
 mod slices;
+mod watch;
 mod watchers;
 
 pub(crate) use access::{in_words_of_etcd, is_etcd, need, refusal, token};
@@ -187,8 +187,14 @@ impl Lease for EtcdDoor {
     }
 }
 
-/// Members are changed by `tenure cluster`.
-const NOT_HERE: &str = "members are changed with `tenure cluster add` and `tenure cluster remove`";
+/// What `member promote` does elsewhere happens by itself here.
+const NO_PROMOTION: &str = "a new member votes by itself once it has caught up; `tenure cluster status` shows it. Nothing was \
+     changed";
+/// Members say themselves where they are.
+const NO_UPDATE: &str =
+    "a member says itself where it is: start it with `--peer-advertise` and `--advertise`. Nothing was changed";
+const NO_ADDITION: &str = "members are added with `tenure cluster add ID=HOST:PORT`. Nothing was changed";
+const NO_REMOVAL: &str = "members are removed with `tenure cluster remove ID`. Nothing was changed";
 
 #[tonic::async_trait]
 impl Cluster for EtcdDoor {
@@ -196,21 +202,21 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_ADDITION)
     }
 
     async fn member_remove(
         &self,
         _request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_REMOVAL)
     }
 
     async fn member_update(
         &self,
         _request: Request<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_UPDATE)
     }
 
     async fn member_list(
@@ -224,7 +230,7 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_PROMOTION)
     }
 }
 
@@ -232,9 +238,8 @@ impl Cluster for EtcdDoor {
 impl Maintenance for EtcdDoor {
     type SnapshotStream = Replies<pb::SnapshotResponse>;
 
-    /// Alarms are raised and end by themselves: to set one or to take it back changes nothing.
-    async fn alarm(&self, _request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
-        self.tell(Call::Other, async { Ok(self.desk.alarms()) }).await
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
+        self.tell(Call::Other, async { self.desk.alarm(request.get_ref()) }).await
     }
 
     async fn status(&self, _request: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
@@ -258,7 +263,7 @@ impl Maintenance for EtcdDoor {
     }
 
     async fn snapshot(&self, _request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        self.tell(Call::Backup, self.desk.snapshot()).await
+        self.tell(Call::Backup, async { Err(about::no_snapshot()) }).await
     }
 
     async fn move_leader(
@@ -299,7 +304,7 @@ macro_rules! no_users {
                 &self,
                 _request: Request<pb::$request>,
             ) -> Result<Response<pb::$response>, Status> {
-                unimplemented("there are no users and roles; API keys are in the server's own file")
+                unimplemented(access::NO_USERS)
             })*
         }
     };
