@@ -83,7 +83,7 @@ impl Bells {
     /// the ledger then.
     pub(crate) fn hang(self: &Arc<Self>, keys: Keys, bell: &Arc<Bell>, client: &Client) -> Option<Hanging> {
         const _: () = assert!(BELLS_PER_WATCH_MAX <= BELLS_MAX);
-        let share = self.shares.take(client)?;
+        let share = self.shares.take(client, 1)?;
         let mut hung = self.hung();
         hung.next += 1;
         let number = hung.next;
@@ -150,7 +150,11 @@ mod tests {
         let (bells, bell) = (Arc::new(Bells::at_most(8)), Arc::default());
         let [reader, other] = ["reader", "other"].map(Client::named);
         let keys = |n: u8| {
-            if n % 2 == 0 { Keys::One(Key::parse(&[n]).expect("it is a key")) } else { Keys::Prefix([n][..].into()) }
+            if n.is_multiple_of(2) {
+                Keys::One(Key::parse(&[n]).expect("it is a key"))
+            } else {
+                Keys::Prefix([n][..].into())
+            }
         };
         let mut hung: Vec<_> = (0..8).map_while(|n| bells.hang(keys(n), &bell, &reader)).collect();
         assert_eq!(hung.len(), 4);

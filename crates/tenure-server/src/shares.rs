@@ -1,5 +1,5 @@
-//! Shares of what clients compete for: a client may take more only while it has less than is free, so that none of them has more
-//! than half of it all, and there is always something left for the next.
+//! Shares of what clients compete for: whatever a client takes, it has no more then than is left for the others. So none of them
+//! has more than half of it all, and there is always something left for the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,11 +27,12 @@ struct Taken {
     by_client: HashMap<Client, usize>,
 }
 
-/// One place. Dropping it gives it back.
+/// What a client has taken. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
     client: Client,
+    places: usize,
 }
 
 impl Shares {
@@ -39,18 +40,23 @@ impl Shares {
         Arc::new(Self { max, taken: Mutex::default() })
     }
 
-    /// A place for a client, if it has less than is free.
-    pub(crate) fn take(self: &Arc<Self>, client: &Client) -> Option<Share> {
+    /// So many places for a client, if it has no more with them than are left.
+    pub(crate) fn take(self: &Arc<Self>, client: &Client, places: usize) -> Option<Share> {
         let mut taken = self.taken();
-        let free = self.max - taken.all;
-        let own = taken.by_client.get(client).copied().unwrap_or_default();
-        if own >= free {
+        let own = taken.by_client.get(client).copied().unwrap_or_default() + places;
+        let left = self.max.checked_sub(taken.all + places)?;
+        if own > left {
             return None;
         }
-        taken.all += 1;
-        taken.by_client.insert(client.clone(), own + 1);
+        taken.all += places;
+        taken.by_client.insert(client.clone(), own);
         drop(taken);
-        Some(Share { shares: self.clone(), client: client.clone() })
+        Some(Share { shares: self.clone(), client: client.clone(), places })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn taken_by_all(&self) -> usize {
+        self.taken().all
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -61,9 +67,9 @@ impl Shares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.taken();
-        taken.all -= 1;
+        taken.all -= self.places;
         if let Some(own) = taken.by_client.get_mut(&self.client) {
-            *own -= 1;
+            *own -= self.places;
             if *own == 0 {
                 taken.by_client.remove(&self.client);
             }
@@ -76,7 +82,7 @@ mod tests {
     use super::*;
 
     fn take_all(shares: &Arc<Shares>, client: &Client) -> Vec<Share> {
-        std::iter::from_fn(|| shares.take(client)).collect()
+        std::iter::from_fn(|| shares.take(client, 1)).collect()
     }
 
     #[test]
@@ -87,9 +93,9 @@ mod tests {
         assert_eq!(taken.each_ref().map(Vec::len), [500, 250, 125]);
         let [of_ann, of_bob, _of_cat] = taken;
         drop(of_ann);
-        assert_eq!(take_all(&shares, &clients[1]).len(), 188, "what was given back is shared again");
+        assert_eq!(take_all(&shares, &clients[1]).len(), 187, "what was given back is shared again");
         drop(of_bob);
-        assert!(shares.take(&Client::named("dan")).is_some());
+        assert!(shares.take(&Client::named("dan"), 100).is_some());
         assert_eq!(shares.taken().by_client.len(), 1, "who has nothing is forgotten");
     }
 }

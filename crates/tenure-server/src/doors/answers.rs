@@ -1,10 +1,12 @@
-//! A bound on answers that were encoded and that their clients have not read: all of a node share one room. An answer that
-//! finds none is refused before its first byte; a stream ends, and its client resumes it.
+//! A bound on answers that were encoded and that their clients have not read: all of a node share one room, of which a client has
+//! its share. An answer that finds none is refused before its first byte; a stream ends, and its client resumes it.
 
+use super::entrance::Caller;
 use super::etcd;
 use crate::access::Need;
 use crate::limits::{ANSWER_CHARGED_MIN, ANSWERS_KIB_MAX};
 use crate::metrics::Door;
+use crate::shares::{Client, Share, Shares};
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -15,21 +17,34 @@ use std::task::{Context, Poll, Waker};
 use tenure_api::etcd::Fault;
 use tenure_api::v1::Failure;
 use tenure_api::{Code, failure_status};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 /// The room that the unread answers of a node share. Clones are the same room.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    kib: Arc<Semaphore>,
+    kib: Arc<Shares>,
 }
 
-/// Which protocol an answer belongs to, and what its request needed.
-#[derive(Clone, Copy)]
+/// Which protocol an answer belongs to, what its request needed, and who made it.
+#[derive(Clone)]
 pub(super) struct Kind {
     pub(super) door: Door,
     pub(super) is_etcd: bool,
     pub(super) need: Need,
+    pub(super) caller: Caller,
+}
+
+/// Answers that always find room: they keep what clients have, they are small, and few of them wait to be read.
+const UPKEEP: [&str; 5] = [
+    "/tenure.v1.Tenure/Stream",
+    "/tenure.v1.Tenure/Renew",
+    "/tenure.v1.Tenure/RenewHandle",
+    "/etcdserverpb.Lease/LeaseKeepAlive",
+    "/v3/lease/keepalive",
+];
+
+pub(super) fn is_upkeep(path: &str) -> bool {
+    UPKEEP.contains(&path)
 }
 
 impl Answers {
@@ -38,7 +53,7 @@ impl Answers {
     }
 
     fn of(kib: usize) -> Self {
-        Self { kib: Arc::new(Semaphore::new(kib)) }
+        Self { kib: Shares::of(kib) }
     }
 
     /// Makes an answer take room until its bytes were sent. What is there of it already is looked at now, so that an answer for
@@ -51,24 +66,23 @@ impl Answers {
             Poll::Pending => None,
             Poll::Ready(None) => return Response::from_parts(parts, Body::empty()),
             Poll::Ready(Some(Err(error))) => Some(Err(error)),
-            Poll::Ready(Some(Ok(frame))) => match self.take(frame) {
+            Poll::Ready(Some(Ok(frame))) => match self.take(frame, || kind.caller.client()) {
                 Ok(frame) => Some(Ok(frame)),
                 Err(NoRoom) => return kind.refusal(),
             },
         };
-        let charged = Charged { first, body, answers: self.clone(), kind, is_over: false };
+        let charged = Charged { first, body, answers: self.clone(), kind, client: None, is_over: false };
         Response::from_parts(parts, Body::new(charged))
     }
 
     /// Room for one part of an answer, which gives it back when it was sent. Small parts need none.
-    fn take(&self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, NoRoom> {
+    fn take(&self, frame: Frame<Bytes>, client: impl FnOnce() -> Client) -> Result<Frame<Bytes>, NoRoom> {
         let bytes = match frame.into_data() {
             Ok(bytes) if bytes.len() >= ANSWER_CHARGED_MIN => bytes,
             Ok(bytes) => return Ok(Frame::data(bytes)),
             Err(trailers) => return Ok(trailers),
         };
-        let kib = u32::try_from(bytes.len() / 1024 + 1).map_err(|_| NoRoom)?;
-        let room = self.kib.clone().try_acquire_many_owned(kib).map_err(|_| NoRoom)?;
+        let room = self.kib.take(&client(), bytes.len() / 1024 + 1).ok_or(NoRoom)?;
         Ok(Frame::data(Bytes::from_owner(Unread { bytes, _room: room })))
     }
 }
@@ -79,7 +93,7 @@ struct NoRoom;
 /// Bytes that take room until they are dropped, which is when they were sent, or when their connection is gone.
 struct Unread {
     bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Share,
 }
 
 impl AsRef<[u8]> for Unread {
@@ -88,11 +102,11 @@ impl AsRef<[u8]> for Unread {
     }
 }
 
-const WHY: &str = "clients of this node leave too many answers unread, and there is no room for this one";
+const WHY: &str = "this client, or others, leave so many answers of this node unread that there is no room for another";
 
 impl Kind {
     /// What a client is told instead of an answer. Of a write it is not known by then whether it was done.
-    fn failure(self) -> Failure {
+    fn failure(&self) -> Failure {
         let (code, message) = match self.need {
             Need::Full => {
                 (Code::Unknown, format!("{WHY}; whether the request was done is not known; look, or repeat it"))
@@ -104,7 +118,7 @@ impl Kind {
         Failure { code: code.text().into(), message, ..Failure::default() }
     }
 
-    fn fault(self) -> Fault {
+    fn fault(&self) -> Fault {
         let code = match self.need {
             Need::Full => tonic::Code::Unavailable,
             Need::Read | Need::Nothing => tonic::Code::ResourceExhausted,
@@ -112,7 +126,7 @@ impl Kind {
         Fault::ours(code, format!("tenure: {}", self.failure().message))
     }
 
-    fn refusal(self) -> Response {
+    fn refusal(&self) -> Response {
         match (self.door, self.is_etcd) {
             (Door::Http, true) => etcd::gateway::problem(&self.fault()),
             (Door::Http, false) => super::http::refused(self.failure()),
@@ -122,7 +136,7 @@ impl Kind {
     }
 
     /// How a stream ends for which there is no room any longer. Clients of etcd resume a watch after this code only.
-    fn end(self) -> Option<Status> {
+    fn end(&self) -> Option<Status> {
         match (self.door, self.is_etcd) {
             (Door::Http, _) => None,
             (_, true) => Some(Status::unavailable(format!("tenure: {WHY}; ask again from here on"))),
@@ -137,6 +151,8 @@ struct Charged {
     body: Body,
     answers: Answers,
     kind: Kind,
+    /// Who made the request, once that was needed.
+    client: Option<Client>,
     is_over: bool,
 }
 
@@ -156,7 +172,9 @@ impl HttpBody for Charged {
         }
         let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(context) else { return Poll::Pending };
         let Some(Ok(frame)) = next else { return Poll::Ready(next) };
-        Poll::Ready(Some(match self.answers.take(frame) {
+        let Self { answers, kind, client, .. } = &mut *self;
+        let taken = answers.take(frame, || client.get_or_insert_with(|| kind.caller.client()).clone());
+        Poll::Ready(Some(match taken {
             Ok(frame) => Ok(frame),
             Err(NoRoom) => {
                 self.is_over = true;
@@ -197,10 +215,13 @@ fn trailers(status: &Status) -> HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{Access, ApiKeys, Role, draw_api_key};
     use axum::body::to_bytes;
     use futures::{StreamExt, stream};
 
-    const READ: Kind = Kind { door: Door::Http, is_etcd: false, need: Need::Read };
+    fn read() -> Kind {
+        Kind { door: Door::Http, is_etcd: false, need: Need::Read, caller: Caller::showing(Access::default(), None) }
+    }
 
     fn answer(kib: usize) -> Response {
         Response::new(Body::from(vec![7; kib * 1024 - 1]))
@@ -209,14 +230,14 @@ mod tests {
     /// What is sent takes room until it was read, and what finds none is refused whole.
     #[tokio::test]
     async fn unread_answers_share_one_room() {
-        let answers = Answers::of(100);
-        let unread = answers.charge(answer(60), READ);
+        let answers = Answers::of(200);
+        let unread = answers.charge(answer(60), read());
         assert_eq!(unread.body().size_hint().exact(), Some(60 * 1024 - 1), "its length is told before it");
         for (kind, status, code) in [
-            (READ, 429, r#""code":"overloaded""#),
-            (Kind { need: Need::Full, ..READ }, 504, r#""code":"unknown""#),
-            (Kind { is_etcd: true, ..READ }, 429, r#""code":8"#),
-            (Kind { is_etcd: true, need: Need::Full, ..READ }, 503, r#""code":14"#),
+            (read(), 429, r#""code":"overloaded""#),
+            (Kind { need: Need::Full, ..read() }, 504, r#""code":"unknown""#),
+            (Kind { is_etcd: true, ..read() }, 429, r#""code":8"#),
+            (Kind { is_etcd: true, need: Need::Full, ..read() }, 503, r#""code":14"#),
         ] {
             let refused = answers.charge(answer(60), kind);
             assert_eq!(refused.status(), status);
@@ -225,28 +246,33 @@ mod tests {
             assert!(body.contains(code), "{body}");
         }
         for door in [Door::Grpc, Door::Etcd] {
-            let refused = answers.charge(answer(60), Kind { door, is_etcd: door == Door::Etcd, ..READ });
+            let refused = answers.charge(answer(60), Kind { door, is_etcd: door == Door::Etcd, ..read() });
             let status = Status::from_header_map(refused.headers()).unwrap();
             assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         }
-        assert_eq!(answers.charge(answer(40), READ).status(), 200, "there is room for it");
-        let read = to_bytes(unread.into_body(), usize::MAX).await.unwrap();
-        assert_eq!(read.len(), 60 * 1024 - 1);
-        assert_eq!(answers.charge(answer(60), READ).status(), 429, "it is read, but its bytes are still there");
-        drop(read);
-        assert_eq!(answers.charge(answer(60), READ).status(), 200);
-        assert_eq!(answers.kib.available_permits(), 100);
+        assert_eq!(answers.charge(answer(40), read()).status(), 200, "there is room for it");
+        let (secret, line) = draw_api_key("bob", Role::Read).unwrap();
+        let access = Access::by(ApiKeys::parse(&line).unwrap());
+        let other = || Kind { caller: Caller::showing(access.clone(), Some(secret.clone().into())), ..read() };
+        assert_eq!(answers.charge(answer(60), other()).status(), 200, "another client has its own share");
+        assert_eq!(answers.charge(answer(80), other()).status(), 429);
+        let all = to_bytes(unread.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(all.len(), 60 * 1024 - 1);
+        assert_eq!(answers.charge(answer(60), read()).status(), 429, "it is read, but its bytes are still there");
+        drop(all);
+        assert_eq!(answers.charge(answer(60), read()).status(), 200);
+        assert_eq!(answers.kib.taken_by_all(), 0);
     }
 
     /// A stream of large messages ends when there is no room for the next, and says why.
     #[tokio::test]
     async fn a_stream_without_room_ends_in_words() {
-        let answers = Answers::of(100);
+        let answers = Answers::of(200);
         let parts = || stream::iter([30, 30, 30, 30]).map(|kib| Ok::<_, axum::Error>(Bytes::from(vec![7; kib * 1024])));
         for (kind, code) in [
-            (Kind { door: Door::Etcd, is_etcd: true, ..READ }, Some(tonic::Code::Unavailable)),
-            (Kind { door: Door::Grpc, ..READ }, Some(tonic::Code::ResourceExhausted)),
-            (READ, None),
+            (Kind { door: Door::Etcd, is_etcd: true, ..read() }, Some(tonic::Code::Unavailable)),
+            (Kind { door: Door::Grpc, ..read() }, Some(tonic::Code::ResourceExhausted)),
+            (read(), None),
         ] {
             let response = answers.charge(Response::new(Body::from_stream(parts())), kind);
             let mut body = response.into_body();
@@ -263,7 +289,7 @@ mod tests {
             let status = end.and_then(|trailers| Status::from_header_map(&trailers));
             assert_eq!(status.map(|status| status.code()), code);
             drop((body, unread));
-            assert_eq!(answers.kib.available_permits(), 100, "the room is given back");
+            assert_eq!(answers.kib.taken_by_all(), 0, "the room is given back");
         }
     }
 }

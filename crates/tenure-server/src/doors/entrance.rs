@@ -127,6 +127,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Somebody of whom nothing is known but what is shown.
+    #[cfg(test)]
+    pub(super) fn showing(access: Access, shown: Option<Vec<u8>>) -> Self {
+        Self { access, shown, peer: None }
+    }
+
     /// The name of its API key; without one, its address.
     pub(super) fn client(&self) -> Client {
         let name = self.shown.as_deref().and_then(|secret| self.access.name_of(secret));

@@ -1,6 +1,6 @@
 //! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
-use super::answers::{Answers, Kind};
+use super::answers::{Answers, Kind, is_upkeep};
 use super::desk::Desk;
 use super::entrance::{Entrance, client_of};
 use super::frames::bounded;
@@ -47,14 +47,16 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                     }
                 };
                 let caller = entrance.caller(&ticket, &request);
-                request.extensions_mut().insert(caller);
+                request.extensions_mut().insert(caller.clone());
+                let is_upkeep = is_upkeep(request.uri().path());
                 let answer = match door {
                     Door::Http => json.oneshot(request).await.into_response(),
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
                 };
                 let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
                 let answer = entrance.follow(&ticket, door, answer);
-                let mut answer = answers.charge(answer, Kind { door, is_etcd, need: ticket.need });
+                let kind = Kind { door, is_etcd, need: ticket.need, caller };
+                let mut answer = if is_upkeep { answer } else { answers.charge(answer, kind) };
                 if !is_etcd {
                     entrance.name_cluster(&mut answer);
                 }

@@ -10,6 +10,7 @@ use tenure_api::etcd::etcdserverpb::maintenance_client::MaintenanceClient;
 use tenure_api::etcd::etcdserverpb::request_op::Request as Op;
 use tenure_api::etcd::etcdserverpb::watch_client::WatchClient;
 use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion as Ask;
+use tenure_api::v1::tenure_client::TenureClient;
 use tenure_testkit::{Server, acquire, claim, soon};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -167,23 +168,27 @@ async fn large_answers_are_bounded() {
     for cheap in [pb::RangeRequest { keys_only: true, ..all() }, pb::RangeRequest { count_only: true, ..all() }] {
         assert_eq!(client.range(cheap).await.unwrap().into_inner().count, 130);
     }
-    // 100 MiB each, which their clients do not read: five of them have room.
+    // 100 MiB each, which are not read: of one client two of them have room, since it leaves the others as much.
     let large = pb::RangeRequest { limit: 100, ..all() };
     let mut unread = Vec::new();
-    let refused = loop {
-        assert!(unread.len() <= 5, "there is no bound");
-        match soon("an answer", unread_range(&server, large.clone())).await {
-            Ok(answer) => unread.push(answer),
-            Err(refused) => break refused,
-        }
-    };
-    assert_eq!((unread.len(), refused.code()), (5, Code::ResourceExhausted));
+    let refused = leave_unread(&server, &large, &mut unread).await;
+    assert_eq!((unread.len(), refused.code()), (2, Code::ResourceExhausted));
     assert!(refused.message().contains("unread"), "{}", refused.message());
+    // Smaller ones fill it up.
+    client.put(put("small", vec![7; 64 * 1024])).await.unwrap();
+    let small = pb::RangeRequest { key: b"small".to_vec(), ..pb::RangeRequest::default() };
+    for range in [pb::RangeRequest { limit: 1, ..all() }, small] {
+        leave_unread(&server, &range, &mut unread).await;
+    }
     // Small answers need no room, and the room comes back when those who took it are gone.
     assert_eq!(
         client.range(pb::RangeRequest { limit: 1, keys_only: true, ..all() }).await.unwrap().into_inner().kvs.len(),
         1
     );
+    // Renewals find room in any case, also when their answer is long.
+    let leases: Vec<u64> = (1..=4096).collect();
+    let renewed = renewals(&server).await.renew(v1::RenewRequest { leases, ..v1::RenewRequest::default() }).await;
+    assert_eq!(renewed.unwrap().into_inner().failures.len(), 4096, "there are no such leases");
     drop(unread);
     let mut tries = 0;
     while let Err(status) = soon("an answer", client.range(large.clone())).await {
@@ -194,9 +199,29 @@ async fn large_answers_are_bounded() {
     }
 }
 
+async fn renewals(server: &Server) -> TenureClient<Channel> {
+    TenureClient::new(channel(server).await)
+}
+
+/// Asks for answers that are left unread until one is refused, and returns the refusal.
+async fn leave_unread(
+    server: &Server,
+    range: &pb::RangeRequest,
+    unread: &mut Vec<Streaming<pb::RangeResponse>>,
+) -> tonic::Status {
+    for _ in 0..1000 {
+        match soon("an answer", unread_range(server, range.clone())).await {
+            Ok(answer) => unread.push(answer),
+            Err(refused) => return refused,
+        }
+    }
+    panic!("there is no bound");
+}
+
 /// An answer to a range whose bytes are on their way, and of which nothing is read.
 async fn unread_range(server: &Server, range: pb::RangeRequest) -> Result<Streaming<pb::RangeResponse>, tonic::Status> {
-    let mut grpc = tonic::client::Grpc::new(channel(server).await).max_decoding_message_size(usize::MAX);
+    let endpoint = Endpoint::from_shared(server.addr.clone()).unwrap().initial_stream_window_size(1024);
+    let mut grpc = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
     grpc.ready().await.unwrap();
     let path = "/etcdserverpb.KV/Range".parse().unwrap();
     let codec = tonic_prost::ProstCodec::default();
