@@ -77,7 +77,7 @@ impl Drop for Place {
     }
 }
 
-/// Whoever has one address of IPv6 has the other 2^64 of its network as well.
+/// A client with one address of IPv6 has the other 2^64 of its network as well.
 fn counted_as(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,

@@ -144,7 +144,7 @@ impl Drop for Hanging {
 mod tests {
     use super::*;
 
-    /// Whoever hangs up all that it may leaves room for the next client, and has room again when it takes one down.
+    /// A client with its full share leaves room for the next client, and has room again when it takes a bell down.
     #[test]
     fn one_client_leaves_room_for_bells_of_others() {
         let (bells, bell) = (Arc::new(Bells::at_most(8)), Arc::default());

@@ -119,14 +119,14 @@ pub(crate) const SMALL_BYTES_MAX: usize = 4096;
 /// Bytes of HTTP bodies and of gRPC messages that are arriving at once, in units of a KiB.
 pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
 
-/// Bytes of answers that are encoded and that nobody has read, over all connections, in units of a KiB. It is four times the
-/// largest answer; what the node holds for its clients otherwise is small beside it. Buffers may be twice as large.
+/// Bytes of answers that are encoded and that their clients have not read, over all connections, in units of a KiB: four times the
+/// largest answer. What the node holds for its clients otherwise is small beside it. Buffers may be twice as large.
 pub(crate) const ANSWERS_KIB_MAX: usize = 512 * 1024;
 
 /// Parts of answers below this are not counted: a connection costs as much without them.
 pub(crate) const ANSWER_CHARGED_MIN: usize = 8 * 1024;
 
-/// Bytes of keys and values in one answer to a range. Whoever has more asks page by page, as etcd's own clients do.
+/// Bytes of keys and values in one answer to a range. A client asks page by page for more, as etcd's own clients do.
 pub(crate) const RANGE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Keys or leases that are looked at before the ledger is let go: less than a millisecond.

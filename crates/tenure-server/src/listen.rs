@@ -139,7 +139,7 @@ fn accept_at_most(
     let (room, guests) = (Arc::new(Semaphore::new(max)), Arc::new(Guests::default()));
     let begin = (listener, room, guests, addresses);
     let accepted = futures::stream::unfold(begin, |(listener, room, guests, addresses)| async {
-        let (stream, place) = accept_welcome(&listener, addresses.as_ref()).await;
+        let (stream, place) = accept_within_limit(&listener, addresses.as_ref()).await;
         let stream = Arc::new(stream);
         let room_of_one = make_room(&room, &guests).await?;
         let guest = guests.welcome(&stream);
@@ -207,7 +207,7 @@ fn shown(stream: &TlsStream<Socket>) -> Result<Option<Arc<Certificate>>, BadCert
 }
 
 /// The next connection of an address that may have one more.
-async fn accept_welcome(listener: &TcpListener, addresses: Option<&Arc<Addresses>>) -> (TcpStream, Option<Place>) {
+async fn accept_within_limit(listener: &TcpListener, addresses: Option<&Arc<Addresses>>) -> (TcpStream, Option<Place>) {
     loop {
         let stream = accept_one(listener).await;
         let (Some(addresses), Ok(address)) = (addresses, stream.peer_addr()) else { return (stream, None) };

@@ -14,7 +14,7 @@ fn int(number: u64) -> i64 {
 /// Bytes below this are copied: to share them would cost as much.
 const SHARED_FROM: usize = 64;
 
-/// The bytes of a key or of a value, shared with whoever owns them.
+/// The bytes of a key or of a value, shared with their owner.
 fn shared(owner: &(impl AsRef<[u8]> + Clone + Send + 'static)) -> Bytes {
     match owner.as_ref() {
         few if few.len() < SHARED_FROM => Bytes::copy_from_slice(few),

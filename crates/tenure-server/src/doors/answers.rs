@@ -60,7 +60,7 @@ impl Answers {
     /// which there is no room is refused in words.
     pub(super) fn charge(&self, response: Response, kind: Kind) -> Response {
         let (parts, mut body) = response.into_parts();
-        // Whoever sends the answer polls it again, and is woken then.
+        // The transport polls it again, and registers its own waker then.
         let mut context = Context::from_waker(Waker::noop());
         let first = match Pin::new(&mut body).poll_frame(&mut context) {
             Poll::Pending => None,
@@ -105,7 +105,7 @@ impl AsRef<[u8]> for Unread {
 const WHY: &str = "this client, or others, leave so many answers of this node unread that there is no room for another";
 
 impl Kind {
-    /// What a client is told instead of an answer. Of a write it is not known by then whether it was done.
+    /// What a client receives instead of an answer. Whether a write was done is not known by then.
     fn failure(&self) -> Failure {
         let (code, message) = match self.need {
             Need::Full => {

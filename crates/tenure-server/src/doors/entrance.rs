@@ -127,7 +127,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Somebody of whom nothing is known but what is shown.
+    /// A caller of which only the secret is known.
     #[cfg(test)]
     pub(super) fn showing(access: Access, shown: Option<Vec<u8>>) -> Self {
         Self { access, shown, peer: None }

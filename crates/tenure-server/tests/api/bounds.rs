@@ -76,8 +76,8 @@ fn peak() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
-/// One value is told to as many watchers as a stream may have, and its client reads nothing for a while. To copy it for each of
-/// them would take 1 GiB. The test measures the whole process, so it needs one of its own, as `scripts/run-tests` gives it.
+/// As many watchers as a stream may have receive one value, and their client reads nothing for a while. A copy for each of them
+/// would take 1 GiB. The test measures the whole process, so it needs one of its own, as `scripts/run-tests` gives it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_value_for_many_watchers_is_kept_once() {
@@ -249,7 +249,7 @@ async fn a_watch_survives_a_delete_of_many_keys() {
         heard = soon("an event", jobs.message()).await.unwrap().unwrap().events;
     }
     assert!(heard.iter().all(|event| event.resource == "jobs/1"), "{heard:?}");
-    // Whoever watches everything is told each of the deletes, in order.
+    // A watch of everything receives each of the deletes, in order.
     let (mut deleted, mut last) = (0, (0, 0));
     while deleted < 100_000 {
         for event in soon("an event", everything.message()).await.unwrap().unwrap().events {

@@ -36,7 +36,7 @@ const READS: [&str; 10] = [
 /// How the library that reads messages begins to refuse one that is too large; the bytes of it follow.
 const TOO_LARGE: &str = "Error, decoded message length too large: found ";
 
-/// What whoever asks for users or roles is told.
+/// The refusal of calls about users and roles.
 pub(super) const NO_USERS: &str = "there are no users and roles here. Clients authenticate with API keys: `tenure cluster keygen \
      NAME` makes one, `tenure serve --api-keys FILE` lets it in, and `--user NAME:KEY` shows it. Nothing was changed";
 

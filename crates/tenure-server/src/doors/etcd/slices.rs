@@ -22,8 +22,8 @@ impl From<Refusal> for Cut {
 }
 
 impl EtcdDesk {
-    /// What a range finds, and the keyspace's revision when the look began. Whoever calls has made sure that this node knows
-    /// enough.
+    /// What a range finds, and the keyspace's revision when the look began. The caller has made sure that this node is as fresh
+    /// as it needs.
     pub(super) async fn look(&self, range: &Range) -> Result<(Ranged, u64), Fault> {
         let mut found = Found::default();
         let now = self.look_through(range, &mut found).await?;

@@ -1,5 +1,5 @@
-//! The watchers of one stream, and what each of them is told. The ledger is read page by page; what a page comes to for each
-//! watcher is worked out afterwards, one answer after the other. Keys and values are shared with the ledger, not copied.
+//! The watchers of one stream, and what each of them receives. The ledger is read page by page; the answers to each watcher are
+//! made afterwards, one answer after the other. Keys and values are shared with the ledger, not copied.
 
 use crate::bells::Hanging;
 use crate::limits::{ETCD_MESSAGE_BYTES_MAX, WATCH_CHANGES_MAX, WATCH_PAGE_BYTES};
@@ -226,7 +226,7 @@ impl Watchers {
         Some(Page::read(ledger, watcher.next, |key| watcher.keys.cover(key.bytes())))
     }
 
-    /// What one watcher is told of a page: one response for all of it.
+    /// What one watcher receives of a page: one response for all of it.
     pub(super) fn told_of_one(&mut self, id: i64, page: &Page) -> Vec<pb::WatchResponse> {
         let Some(watcher) = self.all.get_mut(&id) else { return Vec::new() };
         let events = page.changes.iter().filter_map(|changed| watcher.event(changed)).collect();
@@ -242,7 +242,7 @@ impl Watchers {
         Page::read(ledger, from.max(self.furthest_back()), is_watched)
     }
 
-    /// What each watcher is told of each revision of a page, made when it is asked for: nothing, one response, or several
+    /// What each watcher receives of each revision of a page, made when it is asked for: nothing, one response, or several
     /// pieces.
     pub(super) fn told_of_all<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = Vec<pb::WatchResponse>> + 'a {
         page.revisions().flat_map(|changes| self.told_of_revision(changes))
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!((page.upto, page.more), (seen + 1, false));
     }
 
-    /// A value that many watch is there once: the ledger's own bytes are what each of them is told.
+    /// A value with many watchers is in memory once: each of them receives the ledger's own bytes.
     #[test]
     fn a_watched_value_is_shared_by_all_watchers() {
         let (mut ledger, bells, mut watchers) = (Ledger::default(), Arc::new(Bells::new()), Watchers::default());
