@@ -194,10 +194,10 @@ impl Watching {
     /// Tells one watcher what it has not seen yet.
     async fn catch_up(&mut self, id: i64) -> Result<(), Gone> {
         loop {
-            let page = self.desk.node().read_stale(|ledger| self.watchers.page_of_one(ledger, id));
-            let page = match page {
+            let excerpt = self.desk.node().read_stale(|ledger| self.watchers.read_for_one(ledger, id));
+            let page = match excerpt {
                 None => return Ok(()),
-                Some(Ok(page)) => page,
+                Some(Ok(excerpt)) => excerpt.page(),
                 Some(Err(compacted)) => {
                     let ended = self.watchers.end_one(id, compacted);
                     return self.tell(ended).await;
@@ -216,9 +216,9 @@ impl Watching {
     async fn tell_all(&mut self, from: u64) -> Result<(), Gone> {
         let mut from = from;
         loop {
-            let page = self.desk.node().read_stale(|ledger| self.watchers.page_of_all(ledger, from));
-            let page = match page {
-                Ok(page) => page,
+            let excerpt = self.desk.node().read_stale(|ledger| self.watchers.read_for_all(ledger, from));
+            let page = match excerpt {
+                Ok(excerpt) => excerpt.page(),
                 Err(compacted) => {
                     let ended = self.watchers.end_all(compacted);
                     self.tell(ended).await?;

@@ -9,7 +9,7 @@ use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::watch_create_request::FilterType;
 use tenure_api::etcd::mvccpb::Event;
 use tenure_api::etcd::{header, write_change};
-use tenure_core::{Change, Key, Keys, Ledger, Refusal};
+use tenure_core::{Change, Key, KeyValue, Keys, Ledger, Refusal};
 
 /// One watcher.
 pub(super) struct Watcher {
@@ -101,7 +101,28 @@ impl Watcher {
     }
 }
 
-/// A change of a key as it was read from the ledger. It shares the bytes of the key and of its values.
+/// A change of a key as it was read from the ledger, with which it shares everything.
+struct Found {
+    kv_revision: u64,
+    key: Key,
+    became: Option<KeyValue>,
+    before: Option<KeyValue>,
+}
+
+impl Found {
+    fn of(change: &Change<'_>) -> Self {
+        let Change { kv_revision, key, became, before } = *change;
+        Self { kv_revision, key: key.clone(), became: became.cloned(), before: before.cloned() }
+    }
+
+    /// How many bytes of keys and values it keeps from being forgotten.
+    fn bytes(&self) -> usize {
+        let value = |value: &Option<KeyValue>| value.as_ref().map_or(0, |value| value.value.len());
+        self.key.bytes().len() + value(&self.became) + value(&self.before)
+    }
+}
+
+/// A change of a key, and the message about it.
 struct Changed {
     kv_revision: u64,
     key: Key,
@@ -110,54 +131,67 @@ struct Changed {
     event: Event,
 }
 
-impl Changed {
-    fn of(change: &Change<'_>) -> Self {
-        let Change { kv_revision, key, became, .. } = *change;
-        Self { kv_revision, key: key.clone(), is_put: became.is_some(), event: write_change(change, true) }
-    }
-
-    /// About how many bytes of values it keeps from being forgotten.
-    fn bytes(&self) -> usize {
-        let value = |kv: &Option<tenure_api::etcd::mvccpb::KeyValue>| kv.as_ref().map_or(0, |kv| kv.value.len());
-        self.key.bytes().len() + value(&self.event.kv) + value(&self.event.prev_kv)
+impl From<Found> for Changed {
+    fn from(found: Found) -> Self {
+        let Found { kv_revision, key, became, before } = found;
+        let change = Change { kv_revision, key: &key, became: became.as_ref(), before: before.as_ref() };
+        let event = write_change(&change, true);
+        Self { kv_revision, is_put: became.is_some(), event, key }
     }
 }
 
-/// Some changes, in order, each revision whole.
+/// Some changes as they were read from the ledger, in order, each revision whole.
 #[derive(Default)]
-pub(super) struct Page {
-    changes: Vec<Changed>,
+pub(super) struct Excerpt {
+    found: Vec<Found>,
     /// The keyspace's revision when it was read.
     now: u64,
     /// The last revision that it covers.
-    pub(super) upto: u64,
-    /// Whether there is another page.
-    pub(super) more: bool,
+    upto: u64,
+    /// Whether there are more.
+    more: bool,
 }
 
-impl Page {
-    /// Reads the changes from a revision on of keys that are of interest. Nothing is copied but what the changes refer to.
+impl Excerpt {
+    /// Reads the changes from a revision on of keys that are of interest. What takes longer than to read is left to `page`, when
+    /// the ledger is free again.
     fn read(ledger: &Ledger, from: u64, is_of_interest: impl Fn(&Key) -> bool) -> Result<Self, u64> {
         let now = ledger.kv_revision();
-        let mut page = Self { now, upto: now, ..Self::default() };
+        let mut excerpt = Self { now, upto: now, ..Self::default() };
         let (mut looked, mut bytes, mut revision) = (0, 0, 0);
         for change in ledger.changes_from(from).map_err(|refusal| compacted(&refusal))? {
             // A revision is taken whole or not at all.
             let is_full = looked >= WATCH_CHANGES_MAX || bytes >= WATCH_PAGE_BYTES;
             if is_full && change.kv_revision != revision {
-                (page.more, page.upto) = (true, revision);
+                (excerpt.more, excerpt.upto) = (true, revision);
                 break;
             }
             (looked, revision) = (looked + 1, change.kv_revision);
             if is_of_interest(change.key) {
-                let changed = Changed::of(&change);
-                bytes += changed.bytes();
-                page.changes.push(changed);
+                let found = Found::of(&change);
+                bytes += found.bytes();
+                excerpt.found.push(found);
             }
         }
-        Ok(page)
+        Ok(excerpt)
     }
 
+    /// The same with a message for each change.
+    pub(super) fn page(self) -> Page {
+        let Self { found, now, upto, more } = self;
+        Page { changes: found.into_iter().map(Changed::from).collect(), now, upto, more }
+    }
+}
+
+/// Some changes with their messages, which all watchers of a stream share.
+pub(super) struct Page {
+    changes: Vec<Changed>,
+    now: u64,
+    pub(super) upto: u64,
+    pub(super) more: bool,
+}
+
+impl Page {
     fn revisions(&self) -> impl Iterator<Item = &[Changed]> {
         self.changes.chunk_by(|a, b| a.kv_revision == b.kv_revision)
     }
@@ -221,9 +255,9 @@ impl Watchers {
     }
 
     /// The next page for one watcher, if it is there; or the revision that was compacted, if it asked for an older one.
-    pub(super) fn page_of_one(&self, ledger: &Ledger, id: i64) -> Option<Result<Page, u64>> {
+    pub(super) fn read_for_one(&self, ledger: &Ledger, id: i64) -> Option<Result<Excerpt, u64>> {
         let watcher = self.all.get(&id)?;
-        Some(Page::read(ledger, watcher.next, |key| watcher.keys.cover(key.bytes())))
+        Some(Excerpt::read(ledger, watcher.next, |key| watcher.keys.cover(key.bytes())))
     }
 
     /// What one watcher receives of a page: one response for all of it.
@@ -237,9 +271,9 @@ impl Watchers {
 
     /// The next page for all watchers, of changes from a revision on; or the revision that was compacted, if one of them is
     /// older.
-    pub(super) fn page_of_all(&self, ledger: &Ledger, from: u64) -> Result<Page, u64> {
+    pub(super) fn read_for_all(&self, ledger: &Ledger, from: u64) -> Result<Excerpt, u64> {
         let is_watched = |key: &Key| !self.of_several.is_empty() || self.of_one.contains_key(key);
-        Page::read(ledger, from.max(self.furthest_back()), is_watched)
+        Excerpt::read(ledger, from.max(self.furthest_back()), is_watched)
     }
 
     /// What each watcher receives of each revision of a page, made when it is asked for: nothing, one response, or several
@@ -344,9 +378,9 @@ mod tests {
         watch(&mut watchers, &bells, "b", seen + 1);
         write(&mut ledger, "b");
         apply(&mut ledger, Command::Compact(Compact { revision: i64::try_from(seen).unwrap() }));
-        let compacted = watchers.page_of_all(&ledger, 2).err().unwrap();
+        let compacted = watchers.read_for_all(&ledger, 2).err().unwrap();
         let ended = watchers.end_all(compacted);
-        let page = watchers.page_of_all(&ledger, 2).ok().unwrap();
+        let page = watchers.read_for_all(&ledger, 2).ok().unwrap().page();
         let told = watchers.told_of_all(&page);
         let told: Vec<_> = ended
             .into_iter()
@@ -366,7 +400,7 @@ mod tests {
         let key = Key::parse(b"a").unwrap();
         apply(&mut ledger, Command::Put(Put { key, value: Some(value), lease: Hang::Free }));
         let place = ledger.key(b"a").unwrap().value.as_ptr();
-        let page = watchers.page_of_all(&ledger, 2).ok().unwrap();
+        let page = watchers.read_for_all(&ledger, 2).ok().unwrap().page();
         let told: Vec<pb::WatchResponse> = watchers.told_of_all(&page).flatten().collect();
         assert_eq!(told.len(), 100);
         for told in &told {
