@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let builder = tonic_prost_build::configure().codec_path("crate::codec::TreatyCodec").btree_map(".");
     json(builder, &descriptors).compile_fds(descriptors)?;
     // The dialect of etcd has tonic's own codec: its clients do not know Tenure's failures.
-    tonic_prost_build::configure().compile_fds(compiled("proto/etcd.bin")?)?;
+    // Keys and values are shared with the ledger: one value may be told to thousands of watchers.
+    tonic_prost_build::configure().bytes(".mvccpb.KeyValue").compile_fds(compiled("proto/etcd.bin")?)?;
     Ok(())
 }
 

@@ -7,11 +7,15 @@ use crate::{log, place, secure, traces};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Host names in all, and the bytes of one, which is as long as a name in DNS can be.
 const HOSTS_MAX: usize = 64;
 const HOST_BYTES_MAX: usize = 253;
+
+/// How many connections one address has unless it is said.
+const PER_ADDRESS: NonZeroUsize = NonZeroUsize::new(tenure_server::CONNECTIONS_PER_ADDRESS).expect("it is not 0");
 
 /// A name that is this like a key was meant to be it.
 const LIKENESS_MIN: f64 = 0.75;
@@ -42,13 +46,14 @@ pub(crate) struct File {
     insecure: Option<bool>,
     hosts: Option<Vec<String>>,
     probe_allow: Option<Vec<String>>,
+    connections_per_address: Option<NonZeroUsize>,
     log_format: Option<LogFormat>,
     log: Option<String>,
     otlp_endpoint: Option<String>,
     otlp_ratio: Option<f64>,
 }
 
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 27] = [
     "listen",
     "peer_listen",
     "etcd_listen",
@@ -71,6 +76,7 @@ const KEYS: [&str; 26] = [
     "insecure",
     "hosts",
     "probe_allow",
+    "connections_per_address",
     "log_format",
     "log",
     "otlp_endpoint",
@@ -109,6 +115,7 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     /// What the leader may probe.
     pub(crate) probe_allow: Vec<String>,
+    pub(crate) connections_per_address: NonZeroUsize,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
     /// Where traces go, if anywhere.
@@ -141,6 +148,7 @@ impl Default for Settings {
             insecure: false,
             hosts: Vec::new(),
             probe_allow: Vec::new(),
+            connections_per_address: PER_ADDRESS,
             log_format: LogFormat::Auto,
             log: log::FILTER_DEFAULT.into(),
             otlp_endpoint: None,
@@ -214,6 +222,11 @@ impl Effective {
             insecure: pick!(insecure, default.insecure, ToString::to_string),
             hosts: pick!(hosts, default.hosts, list),
             probe_allow: pick!(probe_allow, default.probe_allow, list),
+            connections_per_address: pick!(
+                connections_per_address,
+                default.connections_per_address,
+                ToString::to_string
+            ),
             log_format: pick!(log_format, default.log_format, |format| format!("{format:?}").to_lowercase()),
             log: pick!(log, default.log, Clone::clone),
             // An empty address is none.
@@ -306,6 +319,7 @@ impl File {
             insecure: self.insecure.unwrap_or_default(),
             hosts: self.hosts.unwrap_or_default(),
             probe_allow: self.probe_allow.unwrap_or_default(),
+            connections_per_address: self.connections_per_address.unwrap_or(default.connections_per_address),
             log: self.log.unwrap_or(default.log),
             otlp_endpoint: self.otlp_endpoint.filter(|said| !said.is_empty()),
             otlp_ratio: self.otlp_ratio.unwrap_or(default.otlp_ratio),
@@ -391,6 +405,7 @@ pub(crate) fn template() -> String {
         insecure: Some(settings.insecure),
         hosts: Some(settings.hosts),
         probe_allow: Some(settings.probe_allow),
+        connections_per_address: Some(settings.connections_per_address),
         log_format: Some(settings.log_format),
         log: Some(settings.log),
         otlp_endpoint: Some(settings.otlp_endpoint.unwrap_or_default()),
@@ -487,6 +502,10 @@ const WHY: [&[&str]; KEYS.len()] = [
         "Networks whose instances the leader may probe, such as [\"10.0.0.0/8\"]: --probe-allow, TENURE_PROBE_ALLOW. Whoever",
         "registers an instance has the server connect to it there. The same on all nodes.",
     ],
+    &[
+        "How many connections one address may have: --connections-per-address, TENURE_CONNECTIONS_PER_ADDRESS. More are",
+        "closed at once. Loopback is not counted; of IPv6, the first 64 bits are one address.",
+    ],
     &["How to log, on stderr: --log-format, TENURE_LOG_FORMAT. auto is text on a terminal and JSON elsewhere."],
     &["What to log: --log, TENURE_LOG. For more from Tenure itself: \"warn,tenure=debug,tenure_server=debug\"."],
     &[
@@ -534,6 +553,7 @@ mod tests {
             insecure: file.insecure.unwrap(),
             hosts: file.hosts.unwrap(),
             probe_allow: file.probe_allow.unwrap(),
+            connections_per_address: file.connections_per_address.unwrap(),
             log_format: file.log_format.unwrap(),
             log: file.log.unwrap(),
             otlp_endpoint: file.otlp_endpoint.filter(|said| !said.is_empty()),

@@ -99,6 +99,7 @@ fn what_cannot_be_used_is_refused_with_its_place_by_check_and_by_serve() {
         ("log = \"tenure=loud\"", "tenure=loud is no filter", "--log"),
         ("hosts = [\"a b\"]", "\"a b\" is no host name", "leases.local"),
         ("probe_allow = [\"10.0.0.1\"]", "\"10.0.0.1\" is no network", "--probe-allow"),
+        ("connections_per_address = 0", "expected a nonzero usize", "try again"),
         ("otlp_endpoint = \"collector\"", "\"collector\" is no address of an OTLP collector", "http://127.0.0.1:4317"),
         ("otlp_endpoint = \"https://a.local\"", "asks for TLS", "http://127.0.0.1:4317"),
         ("otlp_endpoint = \"http://a:b@c.local\"", "has a name or password in it", "http://127.0.0.1:4317"),

@@ -56,7 +56,7 @@ fn get(key: &str) -> pb::RangeRequest {
 
 /// The value of the last change that a watcher was sent, if it was one.
 fn last_value(response: &pb::WatchResponse) -> &[u8] {
-    response.events.last().and_then(|event| event.kv.as_ref()).map_or(&[], |kv| &kv.value)
+    response.events.last().and_then(|event| event.kv.as_ref()).map_or(&[], |kv| &kv.value[..])
 }
 
 /// The key that was created first under a name.
@@ -213,7 +213,7 @@ async fn lagging(cluster: &mut Cluster) -> KvClient<Channel> {
         cluster.cut(one, behind);
         write(&one_channel, put("a", "new", 0)).await;
         let stale = pb::RangeRequest { serializable: true, ..get("a") };
-        if there.range(stale).await.unwrap().into_inner().kvs[0].value == b"old" {
+        if there.range(stale).await.unwrap().into_inner().kvs[0].value == b"old"[..] {
             return there;
         }
         cluster.heal();
@@ -243,11 +243,11 @@ async fn what_was_acknowledged_is_not_denied_by_a_node_that_lags_behind() {
                 else {
                     panic!("a look is answered as one");
                 };
-                return (range.into_inner().kvs.remove(0).value, looked.kvs[0].value.clone());
+                return [range.into_inner().kvs.remove(0).value, looked.kvs[0].value.clone()];
             }
         }
     };
-    assert_eq!(soon("an answer", caught_up).await, (b"new".to_vec(), b"new".to_vec()));
+    assert_eq!(soon("an answer", caught_up).await, ["new", "new"]);
     cluster.tell_faults();
 }
 
@@ -260,7 +260,7 @@ async fn a_call_waits_for_the_next_leader() {
     let leader = cluster.leader().await;
     cluster.kill9(leader);
     let read = soon("an answer", KvClient::new(channel).range(get("a"))).await.unwrap().into_inner();
-    assert_eq!(read.kvs[0].value, b"here");
+    assert_eq!(read.kvs[0].value, "here");
     cluster.tell_faults();
 }
 

@@ -1,13 +1,8 @@
-//! The past of keys by the etcd dialect: what is forgotten by itself, what is told in pieces, and a backup of all of it as JSON.
+//! The past of keys by the etcd dialect: what is forgotten by itself, and what is told in pieces.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 use crate::support::etcd::{Peer, reference};
-use crate::support::http::Line;
-use crate::support::{Server, binary, soon, text};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
-use std::process::Command;
+use crate::support::{Server, soon, text};
 use std::time::Duration;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::kv_client::KvClient;
@@ -42,7 +37,7 @@ async fn what_is_older_than_said_is_forgotten_by_itself() {
     for n in 0..5 {
         kv.put(put("k", vec![n])).await.unwrap();
     }
-    assert_eq!(kv.range(at(2)).await.unwrap().into_inner().kvs[0].value, [0], "at first all of it is there");
+    assert_eq!(kv.range(at(2)).await.unwrap().into_inner().kvs[0].value[..], [0], "at first all of it is there");
     let forgotten = async {
         loop {
             match kv.range(at(5)).await {
@@ -54,7 +49,7 @@ async fn what_is_older_than_said_is_forgotten_by_itself() {
     let refused = soon("a compaction", forgotten).await;
     let compacted = "etcdserver: mvcc: required revision has been compacted";
     assert_eq!((refused.code(), refused.message()), (Code::OutOfRange, compacted));
-    assert_eq!(kv.range(at(6)).await.unwrap().into_inner().kvs[0].value, [4], "what is there stays");
+    assert_eq!(kv.range(at(6)).await.unwrap().into_inner().kvs[0].value[..], [4], "what is there stays");
     server.until_said("is forgotten");
 }
 
@@ -111,42 +106,6 @@ async fn a_watcher_that_asks_for_pieces_gets_what_is_large_in_pieces() {
         assert_eq!(told(&peer, true, 3).await, pieces, "{}: of the past, too", peer.name);
         assert_eq!(told(&peer, false, 3).await, [piece(&KEYS, false)], "{}: whole, unless asked", peer.name);
     }
-}
-
-fn ask(server: &Server, path: &str, body: &Value) -> Line {
-    let mut line = Line::open(server);
-    line.ask("POST", path, &["content-type: application/json"], body.to_string().as_bytes());
-    line
-}
-
-/// In parts, each with what is left after it; together they are a backup that a server starts from.
-#[test]
-fn a_snapshot_as_json_is_a_backup() {
-    let home = tempfile::tempdir().unwrap();
-    let server = Server::start(&home.path().join("before"));
-    // More than one part.
-    let value = STANDARD.encode(vec![b'v'; 1_000_000]);
-    ask(&server, "/v3/kv/put", &json!({ "key": STANDARD.encode("k"), "value": value })).answer().yes();
-    let mut line = ask(&server, "/v3/maintenance/snapshot", &json!({}));
-    assert_eq!(line.head().status, 200);
-    let (mut backup, mut left) = (Vec::new(), None);
-    let frames = std::iter::from_fn(|| line.line()).take_while(|line| line != "0").filter(|line| line.starts_with('{'));
-    for frame in frames {
-        let frame: Value = serde_json::from_str(&frame).unwrap();
-        let blob = STANDARD.decode(frame["result"]["blob"].as_str().unwrap()).unwrap();
-        let remaining = frame["result"]["remaining_bytes"].as_str().map_or(0, |text| text.parse::<usize>().unwrap());
-        assert!(left.is_none_or(|left| left == remaining + blob.len()), "each part says what is left");
-        (left, backup) = (Some(remaining), [backup, blob].concat());
-    }
-    assert!(left == Some(0) && backup.len() > 1_000_000, "{left:?} of {}", backup.len());
-    let (file, data) = (home.path().join("backup"), home.path().join("after"));
-    std::fs::write(&file, backup).unwrap();
-    let restore = Command::new(binary()).args(["cluster", "restore"]).arg(&file).arg("--data-dir").arg(&data).output();
-    let restore = restore.unwrap();
-    assert!(restore.status.success(), "{}", text(&restore.stderr));
-    let server = Server::start(&data);
-    let found = ask(&server, "/v3/kv/range", &json!({ "key": STANDARD.encode("k") })).answer().yes();
-    assert_eq!(found["kvs"][0]["value"], value.as_str());
 }
 
 /// What a revision was is hashed alike whenever it is asked for, as long as it is there.

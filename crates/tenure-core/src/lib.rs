@@ -33,7 +33,7 @@ pub use event::{End, Event, Happening, Leave, Revision};
 pub use fence::{BadHandle, Fence, Handle};
 pub use ledger::{
     Applied, Blocker, Change, Draining, EndedClaim, EndedInstance, EndedLease, Finding, Holding, Instance, KeyValue,
-    Lease, Ledger, Resource, Service, Slack, Stake, Suspect, Timing, Vacating, Waiter,
+    Lease, Ledger, RangeSlice, Resource, Service, Slack, Stake, Suspect, Timing, Vacating, Waiter,
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};

@@ -300,10 +300,11 @@ pub const ENDED_INSTANCES_MAX: usize = 65_536;
 /// Ended instances that are remembered for one id of one service.
 pub const ENDED_INSTANCES_PER_ID_MAX: usize = 8;
 
-/// Events kept for watches that resume. An older revision is answered with `Compacted`.
+/// Events kept for watches that resume, and as many events of keys by themselves. An older revision is answered with
+/// `Compacted`. One revision alone may have more, as a delete of 100,000 keys has.
 pub const EVENTS_MAX: usize = 65_536;
 
-/// What the kept events may weigh together, in bytes of names and keys.
+/// What the kept events of each of the two kinds may weigh together, in bytes of names and keys.
 pub const EVENTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Changes that the commands of one entry make before the next command is refused, and can be repeated: a tree that ends is a

@@ -305,6 +305,12 @@ impl Key {
     }
 }
 
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Borrow<[u8]> for Key {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -4,8 +4,8 @@ use crate::support::{
     a_grant, acquire, acquire_on, entry, grant, holder, id, name, order, release, renew, restored, revoke, tick,
 };
 use tenure_core::{
-    Acquire, Command, End, Epoch, Grant, Hang, Key, Ledger, On, Put, Refusal, Reply, RequestNumber, Revision, Wait,
-    limits,
+    Acquire, Command, Delete, End, Epoch, Grant, Hang, Key, Keys, Ledger, On, Put, Refusal, Reply, RequestNumber,
+    Revision, Wait, limits,
 };
 
 fn apply_all(ledger: &mut Ledger, at_ms: u64, commands: impl Iterator<Item = Command>) {
@@ -219,4 +219,38 @@ fn a_revision_is_forgotten_whole() {
     assert_eq!(ledger.events_after((Revision(end.0 - 1), u32::MAX)).map(Iterator::count), Err(end));
     assert_eq!(ledger.events_after((end, u32::MAX)).map(Iterator::count), Ok(usize::try_from(max - things).unwrap()));
     assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
+}
+
+/// A delete of many keys is one revision. Who is up to date can go on after it, and it pushes no event of a lease out.
+#[test]
+fn a_delete_of_many_keys_pushes_out_no_other_event() {
+    let (mut ledger, keys) = (Ledger::default(), limits::DELETED_MAX);
+    let put = |n: usize| {
+        let key = Key::parse(format!("k/{n:06}").as_bytes()).expect("it is a key");
+        Command::Put(Put { key, value: Some([][..].into()), lease: Hang::Free })
+    };
+    apply_all(&mut ledger, 0, (1..=10).map(|lease| grant(lease, 1_000_000)));
+    apply_all(&mut ledger, 0, (0..keys).map(put));
+    apply_all(&mut ledger, 0, [grant(11, 1_000_000)].into_iter());
+    let before = (ledger.revision(), u32::MAX);
+    let delete = Command::Delete(Delete { keys: Keys::Prefix(b"k/"[..].into()) });
+    apply_all(&mut ledger, 0, [delete].into_iter());
+    apply_all(&mut ledger, 0, [grant(12, 1_000_000)].into_iter());
+    for mut ledger in [restored(&ledger), ledger] {
+        let places: Vec<_> = ledger.events_after(before).unwrap().map(|event| (event.revision, event.n)).collect();
+        assert_eq!(places.len(), keys + 1, "who is up to date misses nothing");
+        assert!(places.is_sorted_by(|a, b| a < b), "in order");
+        let back: Vec<_> = ledger.events_back().take(keys + 1).map(|event| (event.revision, event.n)).collect();
+        assert!(back.iter().rev().eq(&places), "the same backwards");
+        let beside = |ledger: &Ledger| ledger.events_beside_keys_after((Revision(0), 0)).map(Iterator::count);
+        assert_eq!(beside(&ledger), Ok(12), "all events of leases are there");
+        assert!(ledger.events_after((Revision(10), 0)).is_err(), "the puts are forgotten, and that is said");
+        // One more change of a key, and the delete is forgotten whole.
+        apply_all(&mut ledger, 0, [put(1)].into_iter());
+        let deleted = Revision(before.0.0 + 1);
+        assert_eq!(ledger.events_after(before).map(Iterator::count), Err(deleted));
+        assert_eq!(ledger.events_after((deleted, u32::MAX)).map(Iterator::count), Ok(2));
+        assert_eq!(beside(&ledger), Ok(12));
+        assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
+    }
 }

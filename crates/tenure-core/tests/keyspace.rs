@@ -7,8 +7,8 @@ use crate::support::{
 };
 use std::sync::Arc;
 use tenure_core::{
-    Applied, Command, Compact, Delete, Entry, Hang, Keys, Ledger, Op, Part, Put, Range, Refusal, Reply, Txn, Wait,
-    limits,
+    Applied, Command, Compact, Delete, Entry, Hang, Keys, Ledger, Op, Part, Put, Range, Ranged, Refusal, Reply, Sort,
+    SortBy, Txn, Wait, Way, Within, limits,
 };
 
 fn full(what: &'static str, max: usize) -> Refusal {
@@ -267,4 +267,56 @@ fn the_past_is_forgotten_in_several_entries() {
     // Revision 1 has nothing, then come the small ones, and four of the large ones had to go.
     assert_eq!(ledger.kv_compacted(), Some(1 + small as u64 + 5));
     assert_eq!(ledger.key_count(), small + 1, "the keys themselves are not forgotten");
+}
+
+/// What slices of a range come to, while `between` is done after each of them.
+fn sliced(ledger: &mut Ledger, range: &Range, at: u64, looks: usize, between: impl Fn(&mut Ledger)) -> Ranged {
+    let (mut items, mut count, mut from) = (Vec::new(), 0, None);
+    loop {
+        let most = range.most().saturating_sub(items.len());
+        let slice = ledger.range_slice(range, at, from.as_ref(), most, looks).expect("nothing is compacted");
+        assert!(slice.count as usize <= looks);
+        items.extend(slice.items);
+        count += slice.count;
+        between(ledger);
+        match slice.next {
+            Some(next) => from = Some(next),
+            None => return range.finish(&items, count),
+        }
+    }
+}
+
+/// A range that is looked at slice by slice finds what one look finds, whatever is written meanwhile.
+#[test]
+fn slices_find_what_one_look_finds() {
+    let mut ledger = Ledger::default();
+    all_accepted(&mut ledger, 0, (0..40).map(|n| put(&format!("k/{:02}", n * 7 % 23), Hang::Free)));
+    let delete = |text: &str| Command::Delete(Delete { keys: Keys::One(key(text)) });
+    all_accepted(&mut ledger, 0, ["k/03", "k/04", "k/11"].map(delete));
+    all_accepted(&mut ledger, 0, (0..9).map(|n| put(&format!("k/{:02}", n * 2), Hang::Free)));
+    let keys = Keys::From { first: b"k/02"[..].into(), end: Some(b"k/20"[..].into()) };
+    let down = Sort { by: SortBy::Modified, way: Some(Way::Down) };
+    let ranges = [Part::Whole, Part::KeysOnly, Part::CountOnly].into_iter().flat_map(|part| {
+        let all = Range { part, ..Range::of(keys.clone()) };
+        [
+            all.clone(),
+            Range { limit: Some(3), ..all.clone() },
+            Range { limit: Some(3), sort: Some(down), ..all.clone() },
+            Range { modified: Within { min: 20, max: 45 }, ..all },
+        ]
+    });
+    for (range, looks) in ranges.flat_map(|range| [1, 2, 7, 100].map(|looks| (range.clone(), looks))) {
+        for at in [1, 15, 40, 43, ledger.kv_revision()] {
+            let whole = ledger.range(&Range { revision: i64::try_from(at).ok(), ..range.clone() }).unwrap();
+            let write = |ledger: &mut Ledger| {
+                all_accepted(ledger, 0, [put("k/05", Hang::Free), put("k/04", Hang::Free), delete("k/06")]);
+            };
+            let mut other = ledger.clone();
+            assert_eq!(sliced(&mut other, &range, at, looks, write), whole, "{range:?} at {at} by {looks}");
+        }
+    }
+    let range = Range::of(keys);
+    order(&mut ledger, 0, compact(30)).unwrap();
+    assert_eq!(ledger.range_slice(&range, 29, None, 1, 1), Err(Refusal::Compacted { compacted: 30 }));
+    assert!(ledger.range_slice(&range, 30, None, 1, 1).is_ok());
 }

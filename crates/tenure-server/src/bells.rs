@@ -2,17 +2,18 @@
 //! ledger, from the revision that concerned it first. Whoever watches others is not woken.
 
 use crate::limits::{BELLS_MAX, BELLS_PER_WATCH_MAX};
+use crate::shares::{Client, Share, Shares};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::{Key, Keys};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 
 /// All bells of a node.
 #[derive(Debug)]
 pub(crate) struct Bells {
     hung: Mutex<Hung>,
-    room: Arc<Semaphore>,
+    shares: Arc<Shares>,
 }
 
 /// By the number of each string that pulls a bell.
@@ -66,18 +67,23 @@ pub(crate) struct Hanging {
     bells: Arc<Bells>,
     keys: Keys,
     number: u64,
-    _room: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Bells {
     pub(crate) fn new() -> Self {
-        Self { hung: Mutex::default(), room: Arc::new(Semaphore::new(BELLS_MAX)) }
+        Self::at_most(BELLS_MAX)
     }
 
-    /// Hangs a bell up for some keys, if there is room. To miss nothing, hang it up first and look at the ledger then.
-    pub(crate) fn hang(self: &Arc<Self>, keys: Keys, bell: &Arc<Bell>) -> Option<Hanging> {
+    fn at_most(max: usize) -> Self {
+        Self { hung: Mutex::default(), shares: Shares::of(max) }
+    }
+
+    /// Hangs a bell up for some keys, if there is room in the share of its client. To miss nothing, hang it up first and look at
+    /// the ledger then.
+    pub(crate) fn hang(self: &Arc<Self>, keys: Keys, bell: &Arc<Bell>, client: &Client) -> Option<Hanging> {
         const _: () = assert!(BELLS_PER_WATCH_MAX <= BELLS_MAX);
-        let room = self.room.clone().try_acquire_owned().ok()?;
+        let share = self.shares.take(client, 1)?;
         let mut hung = self.hung();
         hung.next += 1;
         let number = hung.next;
@@ -86,7 +92,7 @@ impl Bells {
             several => drop(hung.of_several.insert(number, (several.clone(), bell.clone()))),
         }
         drop(hung);
-        Some(Hanging { bells: self.clone(), keys, number, _room: room })
+        Some(Hanging { bells: self.clone(), keys, number, _share: share })
     }
 
     /// Rings for what has changed, each at its revision.
@@ -131,5 +137,32 @@ impl Drop for Hanging {
                 hung.of_one.remove(key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client with its full share leaves room for the next client, and has room again when it takes a bell down.
+    #[test]
+    fn one_client_leaves_room_for_bells_of_others() {
+        let (bells, bell) = (Arc::new(Bells::at_most(8)), Arc::default());
+        let [reader, other] = ["reader", "other"].map(Client::named);
+        let keys = |n: u8| {
+            if n.is_multiple_of(2) {
+                Keys::One(Key::parse(&[n]).expect("it is a key"))
+            } else {
+                Keys::Prefix([n][..].into())
+            }
+        };
+        let mut hung: Vec<_> = (0..8).map_while(|n| bells.hang(keys(n), &bell, &reader)).collect();
+        assert_eq!(hung.len(), 4);
+        let others: Vec<_> = (0..8).map_while(|n| bells.hang(keys(n), &bell, &other)).collect();
+        assert_eq!(others.len(), 2);
+        hung.pop();
+        assert!(bells.hang(keys(1), &bell, &reader).is_none(), "it has as much as is free");
+        drop(others);
+        assert!(bells.hang(keys(1), &bell, &reader).is_some());
     }
 }

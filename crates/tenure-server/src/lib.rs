@@ -1,6 +1,7 @@
 //! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
 
 mod access;
+mod addresses;
 mod audit;
 pub mod backup;
 mod bells;
@@ -25,6 +26,7 @@ mod probes;
 pub mod raft;
 mod replica;
 mod serve;
+mod shares;
 mod tls;
 mod trace;
 mod watch;
@@ -34,13 +36,13 @@ pub use access::{AUDIT_TARGET, Access, ApiKeys, BadLine, KeyRights, Role, draw_a
 pub use clock::{Clock, SystemClock};
 pub use cluster::{Begin, CannotChange, Place};
 pub use compactor::Compaction;
-pub use doors::{Answers, serve_stream};
+pub use doors::{StreamAnswers, serve_stream};
 pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memory};
 pub use entropy::{Entropy, SystemEntropy};
 pub use environment::Environment;
 pub use identity::Identity;
 pub use lessor::{Tuning, Unready};
-pub use limits::{CONNECTIONS_MAX, FILES_RESERVED, PEERS_MAX, TICK};
+pub use limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock, mode_for_others};
 pub use node::{Node, Opened, Status};
 pub use probes::{BadNetwork, Networks};

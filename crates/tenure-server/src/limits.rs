@@ -55,6 +55,10 @@ pub(crate) const CONNECTION_STREAMS_MAX: u32 = 256;
 /// Connections open at once, unless the process may open fewer files.
 pub const CONNECTIONS_MAX: usize = 16_384;
 
+/// Connections of one address, unless the operator says otherwise: half of all. A proxy, or a network behind one address, may
+/// have very many clients, and others find room all the same.
+pub const CONNECTIONS_PER_ADDRESS: usize = CONNECTIONS_MAX / 2;
+
 /// Files that connections leave free for the log, the snapshots and the data directory, and for probes.
 pub const FILES_RESERVED: usize = 128 + PROBES_QUICK_MAX + PROBES_SLOW_MAX;
 
@@ -114,6 +118,22 @@ pub(crate) const SMALL_BYTES_MAX: usize = 4096;
 
 /// Bytes of HTTP bodies and of gRPC messages that are arriving at once, in units of a KiB.
 pub(crate) const BODIES_KIB_MAX: usize = 128 * 1024;
+
+/// Bytes of answers that are encoded and that their clients have not read, over all connections, in units of a KiB: four times the
+/// largest answer. What the node holds for its clients otherwise is small beside it. Buffers may be twice as large.
+pub(crate) const ANSWERS_KIB_MAX: usize = 512 * 1024;
+
+/// Parts of answers below this are not counted: a connection costs as much without them.
+pub(crate) const ANSWER_CHARGED_MIN: usize = 8 * 1024;
+
+/// Bytes of keys and values in one answer to a range. A client asks page by page for more, as etcd's own clients do.
+pub(crate) const RANGE_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Keys or leases that are looked at before the ledger is let go: less than a millisecond.
+pub(crate) const SLICE_LOOKS: usize = 2048;
+
+/// How often a look at what is now begins again when what it looks at was compacted meanwhile.
+pub(crate) const SLICED_TRIES: u32 = 8;
 
 /// How long a stranger may take to say which protocol it speaks.
 pub(crate) const FIRST_WORD_PATIENCE: Duration = Duration::from_secs(10);
@@ -312,8 +332,16 @@ pub(crate) const WATCH_ANSWERS_MAX: usize = 16;
 /// Changes of keys that are looked at, for one stream, before the ledger is let go.
 pub(crate) const WATCH_CHANGES_MAX: usize = 4096;
 
-/// The same in bytes of what is told.
+/// The same in bytes of keys and values, which a stream keeps from being forgotten while it tells them. They are shared by all
+/// streams, and with the ledger; a revision is taken whole.
 pub(crate) const WATCH_PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Events in the answers of a stream that wait to be read, or those of one answer. Some hundred bytes each, beside the
+/// keys and values that they share.
+pub(crate) const WATCH_QUEUED_EVENTS_MAX: usize = 4096;
+
+/// Watchers that are looked at in one go before others on the same thread have their turn.
+pub(crate) const WATCH_TURN: usize = 4096;
 
 /// How often a watcher that wants to know is told that nothing has happened, as with etcd.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_secs(600);

@@ -1,6 +1,7 @@
 //! Accepting connections: no more than there are files for, without spinning when there are none, not for whoever says
 //! nothing, and not for peers that are gone without a word. Whoever shakes hands for TLS holds up nobody else.
 
+use crate::addresses::{Addresses, Place};
 use crate::guests::{Guest, Guests, Trust};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED, FIRST_WORD_PATIENCE, PEER_PATIENCE};
 use crate::peers::{BadCertificate, Certificate};
@@ -31,7 +32,16 @@ pub(crate) struct Connection {
     peer: Peer,
     silence: Option<Silence>,
     _guest: Arc<Guest>,
+    _place: Option<Place>,
     _room: OwnedSemaphorePermit,
+}
+
+/// A connection that was accepted and is not open yet, and what it takes up.
+struct Accepted {
+    socket: Socket,
+    guest: Arc<Guest>,
+    place: Option<Place>,
+    room: OwnedSemaphorePermit,
 }
 
 /// How bytes come over it.
@@ -108,13 +118,15 @@ fn expect_answers(stream: &TcpStream, patience: Duration) {
 }
 
 /// Connections as they come. Where there is no room for another, the oldest one that has not proved itself is closed; if all
-/// have, the next waits in the kernel. Those that shake hands count, too.
+/// have, the next waits in the kernel. Those that shake hands count, too. One whose address has as many as it may is closed at
+/// once, whether or not there is room.
 pub(crate) fn accept(
     listener: TcpListener,
     tls: Option<Tls>,
     trust: Trust,
+    addresses: Option<Arc<Addresses>>,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    accept_at_most(connections_max(), listener, tls, trust)
+    accept_at_most(connections_max(), listener, tls, trust, addresses)
 }
 
 fn accept_at_most(
@@ -122,15 +134,19 @@ fn accept_at_most(
     listener: TcpListener,
     tls: Option<Tls>,
     trust: Trust,
+    addresses: Option<Arc<Addresses>>,
 ) -> impl Stream<Item = io::Result<Connection>> {
     let (room, guests) = (Arc::new(Semaphore::new(max)), Arc::new(Guests::default()));
-    let accepted = futures::stream::unfold((listener, room, guests), |(listener, room, guests)| async {
-        let stream = Arc::new(accept_one(&listener).await);
-        let one = make_room(&room, &guests).await?;
+    let begin = (listener, room, guests, addresses);
+    let accepted = futures::stream::unfold(begin, |(listener, room, guests, addresses)| async {
+        let (stream, place) = accept_within_limit(&listener, addresses.as_ref()).await;
+        let stream = Arc::new(stream);
+        let room_of_one = make_room(&room, &guests).await?;
         let guest = guests.welcome(&stream);
-        Some(((Socket(stream), guest, one), (listener, room, guests)))
+        let accepted = Accepted { socket: Socket(stream), guest, place, room: room_of_one };
+        Some((accepted, (listener, room, guests, addresses)))
     });
-    let opened = accepted.map(move |(socket, guest, room)| open(socket, guest, room, tls.clone(), trust));
+    let opened = accepted.map(move |accepted| open(accepted, tls.clone(), trust));
     opened.buffer_unordered(CONNECTIONS_MAX).filter_map(|opened| std::future::ready(opened.map(Ok)))
 }
 
@@ -153,13 +169,8 @@ async fn make_room(room: &Arc<Semaphore>, guests: &Guests) -> Option<OwnedSemaph
 }
 
 /// A connection that can be read, unless it was to be secured and could not be.
-async fn open(
-    socket: Socket,
-    guest: Arc<Guest>,
-    room: OwnedSemaphorePermit,
-    tls: Option<Tls>,
-    trust: Trust,
-) -> Option<Connection> {
+async fn open(accepted: Accepted, tls: Option<Tls>, trust: Trust) -> Option<Connection> {
+    let Accepted { socket, guest, place, room } = accepted;
     let stream = Arc::downgrade(&socket.0);
     let mut certificate = None;
     let wire = match tls {
@@ -182,7 +193,7 @@ async fn open(
     let peer = Peer { stream, guest: Arc::downgrade(&guest), is_known: Arc::default(), certificate };
     let until = Box::pin(tokio::time::sleep(FIRST_WORD_PATIENCE));
     let silence = Some(Silence { missing: FIRST_WORD_BYTES, until });
-    Some(Connection { wire, peer, silence, _guest: guest, _room: room })
+    Some(Connection { wire, peer, silence, _guest: guest, _place: place, _room: room })
 }
 
 fn not_secured(error: &dyn std::error::Error) {
@@ -193,6 +204,17 @@ fn not_secured(error: &dyn std::error::Error) {
 fn shown(stream: &TlsStream<Socket>) -> Result<Option<Arc<Certificate>>, BadCertificate> {
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     Ok(shown.map(Certificate::read).transpose()?.map(Arc::new))
+}
+
+/// The next connection of an address that may have one more.
+async fn accept_within_limit(listener: &TcpListener, addresses: Option<&Arc<Addresses>>) -> (TcpStream, Option<Place>) {
+    loop {
+        let stream = accept_one(listener).await;
+        let (Some(addresses), Ok(address)) = (addresses, stream.peer_addr()) else { return (stream, None) };
+        if let Some(place) = addresses.enter(address.ip()) {
+            return (stream, Some(place));
+        }
+    }
 }
 
 async fn accept_one(listener: &TcpListener) -> TcpStream {
@@ -344,7 +366,7 @@ mod tests {
     async fn connected() -> (Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Box::pin(accept(listener, None, Trust::OnceAllowed));
+        let mut accepted = Box::pin(accept(listener, None, Trust::OnceAllowed, None));
         let (connection, client) = tokio::join!(accepted.next(), TcpStream::connect(address));
         (connection.unwrap().unwrap(), client.unwrap())
     }
@@ -400,7 +422,7 @@ mod tests {
     async fn where_there_is_no_room_the_oldest_stranger_goes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Box::pin(accept_at_most(3, listener, None, Trust::OnceAllowed));
+        let mut accepted = Box::pin(accept_at_most(3, listener, None, Trust::OnceAllowed, None));
         let (known, mut of_known) = next(&mut accepted, address).await;
         known.connect_info().is_known();
         let mut clients = Vec::new();
@@ -426,7 +448,7 @@ mod tests {
     async fn a_connection_that_proved_itself_is_not_closed_for_another() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Box::pin(accept_at_most(1, listener, None, Trust::OnceOpen));
+        let mut accepted = Box::pin(accept_at_most(1, listener, None, Trust::OnceOpen, None));
         let (known, of_known) = next(&mut accepted, address).await;
         let serving = tokio::spawn(serve(known));
         let waiting = TcpStream::connect(address).await.unwrap();
@@ -436,5 +458,24 @@ mod tests {
         serving.await.unwrap();
         assert!(accepted.next().await.unwrap().is_ok());
         drop(waiting);
+    }
+
+    /// One more connection of an address that has as many as it may is closed at once, also where there is room.
+    #[tokio::test]
+    async fn an_address_with_its_connections_gets_no_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let addresses = Some(Addresses::with_loopback(2));
+        let mut accepted = Box::pin(accept_at_most(10, listener, None, Trust::OnceAllowed, addresses));
+        let (one, of_one) = next(&mut accepted, address).await;
+        let (_two, _of_two) = next(&mut accepted, address).await;
+        let mut refused = TcpStream::connect(address).await.unwrap();
+        let mut byte = [0; 1];
+        tokio::select! {
+            closed = refused.read(&mut byte) => assert!(!matches!(closed, Ok(1..)), "it was closed"),
+            _ = accepted.next() => panic!("it was accepted"),
+        }
+        drop((one, of_one));
+        let _three = next(&mut accepted, address).await;
     }
 }

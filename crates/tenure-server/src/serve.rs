@@ -1,13 +1,14 @@
 //! Listening: the doors on one port, with limits on what a stranger may cost.
 
 use crate::access::Access;
+use crate::addresses::Addresses;
 use crate::compactor::{Compaction, compact};
 use crate::doors::etcd::{self, EtcdDoor};
-use crate::doors::{Entrance, NativeDoor, both, http, xds};
+use crate::doors::{Answers, Entrance, NativeDoor, both, http, xds};
 use crate::guests::Trust;
 use crate::limits::{
-    BODIES_KIB_MAX, CONNECTION_STREAMS_MAX, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX, SMALL_BYTES_MAX,
-    STOP_PATIENCE,
+    BODIES_KIB_MAX, CONNECTION_STREAMS_MAX, CONNECTIONS_PER_ADDRESS, HEADER_BYTES_MAX, KEEPALIVE, REQUEST_BYTES_MAX,
+    SMALL_BYTES_MAX, STOP_PATIENCE,
 };
 use crate::listen::accept;
 use crate::node::Node;
@@ -16,6 +17,7 @@ use crate::tls::Tls;
 use futures::StreamExt;
 use futures::stream::select_all;
 use std::future::Future;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tenure_api::v1::DESCRIPTORS;
 use tenure_api::v1::tenure_server::TenureServer;
@@ -48,6 +50,10 @@ pub struct Settings {
     pub compaction: Compaction,
     /// Which networks the leader may probe.
     pub probe_allow: Networks,
+    /// How many connections one address may have, beside loopback; [`CONNECTIONS_PER_ADDRESS`] unless said.
+    ///
+    /// [`CONNECTIONS_PER_ADDRESS`]: crate::CONNECTIONS_PER_ADDRESS
+    pub connections_per_address: Option<NonZeroUsize>,
 }
 
 /// Why serving could not start or go on.
@@ -90,8 +96,11 @@ pub async fn serve(
     let is_local = listeners.iter().all(is_loopback);
     tokio::spawn(compact(node.clone(), settings.compaction));
     tokio::spawn(probe(node.clone(), settings.probe_allow.clone()));
-    let connections =
-        listeners.into_iter().map(|listener| accept(listener, settings.tls.clone(), Trust::OnceAllowed).boxed());
+    let per_address = settings.connections_per_address.map_or(CONNECTIONS_PER_ADDRESS, NonZeroUsize::get);
+    let addresses = Addresses::at_most(per_address);
+    let connections = listeners
+        .into_iter()
+        .map(|listener| accept(listener, settings.tls.clone(), Trust::OnceAllowed, Some(addresses.clone())).boxed());
     let dialect = EtcdDoor::new(node.clone(), settings);
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
     let grpc = xds::add(grpc, node.clone());
@@ -100,7 +109,7 @@ pub async fn serve(
     let guard = http::Guard::new(&settings.hosts, is_local);
     let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()), bodies.clone());
     let entrance = Entrance::new(settings.access.clone(), node.clone());
-    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies));
+    let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies, Answers::new()));
     let listening = Server::builder()
         .accept_http1(true)
         .max_concurrent_streams(Some(CONNECTION_STREAMS_MAX))

@@ -4,20 +4,32 @@ use super::etcdserverpb as pb;
 use super::etcdserverpb::response_op::Response as Tell;
 use super::mvccpb;
 use super::mvccpb::event::EventType;
+use bytes::Bytes;
 use tenure_core::{Change, Key, KeyValue, LeaseId, OpDone, Ranged, TxnDone};
 
 fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A key as it is or was.
+/// Bytes below this are copied: to share them would cost as much.
+const SHARED_FROM: usize = 64;
+
+/// The bytes of a key or of a value, shared with their owner.
+fn shared(owner: &(impl AsRef<[u8]> + Clone + Send + 'static)) -> Bytes {
+    match owner.as_ref() {
+        few if few.len() < SHARED_FROM => Bytes::copy_from_slice(few),
+        _ => Bytes::from_owner(owner.clone()),
+    }
+}
+
+/// A key as it is or was. Its bytes and those of its value are not copied.
 pub fn write_key(key: &Key, value: &KeyValue) -> mvccpb::KeyValue {
     mvccpb::KeyValue {
-        key: key.bytes().to_vec(),
+        key: shared(key),
         create_revision: int(value.create_revision),
         mod_revision: int(value.mod_revision),
         version: int(value.version),
-        value: value.value.to_vec(),
+        value: shared(&value.value),
         lease: value.lease.map_or(0, |lease| int(LeaseId::number(lease))),
     }
 }
@@ -25,7 +37,7 @@ pub fn write_key(key: &Key, value: &KeyValue) -> mvccpb::KeyValue {
 /// A change of a key.
 pub fn write_change(change: &Change<'_>, with_before: bool) -> mvccpb::Event {
     let deleted = || mvccpb::KeyValue {
-        key: change.key.bytes().to_vec(),
+        key: shared(change.key),
         mod_revision: int(change.kv_revision),
         ..mvccpb::KeyValue::default()
     };

@@ -6,6 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// What was said, and which of it the environment said.
@@ -90,6 +91,9 @@ pub(crate) struct Said {
     /// A network whose instances the leader may probe, such as 10.0.0.0/8; may be repeated [default: none].
     #[arg(long, env = "TENURE_PROBE_ALLOW", value_name = "CIDR", value_delimiter = ',')]
     pub(crate) probe_allow: Option<Vec<String>>,
+    /// How many connections one address may have, beside loopback; more are closed at once [default: 8192].
+    #[arg(long, env = "TENURE_CONNECTIONS_PER_ADDRESS", value_name = "N")]
+    pub(crate) connections_per_address: Option<NonZeroUsize>,
     /// How to log [default: auto].
     #[arg(long, env = "TENURE_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,

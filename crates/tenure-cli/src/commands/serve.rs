@@ -178,7 +178,9 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
 /// What the settings say of the doors, but for how they are shut.
 fn doors(settings: &Settings, what: &str) -> Result<Doors, Failure> {
     let (compaction, probe_allow) = (place::compaction(settings, what)?, place::probe_allow(settings, what)?);
-    Ok(Doors { hosts: settings.hosts.clone(), compaction, probe_allow, ..Doors::default() })
+    let connections_per_address = Some(settings.connections_per_address);
+    let hosts = settings.hosts.clone();
+    Ok(Doors { hosts, compaction, probe_allow, connections_per_address, ..Doors::default() })
 }
 
 async fn listen_for_etcd(settings: &Settings, what: &str) -> Result<Option<TcpListener>, Failure> {

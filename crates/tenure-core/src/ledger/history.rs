@@ -1,11 +1,12 @@
 //! What is over: ended leases, claims and instances and past events, each bounded. It decides nothing.
 
 use super::ends::{Ends, Over};
+use super::ring::{Place, Ring};
 use crate::event::{End, Event, Revision};
 use crate::fence::{Fence, Handle};
 use crate::limits::{
     ENDED_CLAIMS_MAX, ENDED_CLAIMS_PER_RESOURCE_MAX, ENDED_EPOCHS_MAX, ENDED_INSTANCES_MAX, ENDED_INSTANCES_PER_ID_MAX,
-    ENDED_LEASES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX,
+    ENDED_LEASES_MAX,
 };
 use crate::mode::{Epoch, Mode};
 use crate::names::{Holder, LeaseId, Name};
@@ -13,6 +14,7 @@ use crate::registry::{InstanceKey, Penalty};
 use crate::reply::Refusal;
 use crate::time::Moment;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 /// A lease that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,11 +145,10 @@ pub(super) struct History {
     epoch_at: BTreeMap<(Name, Holder), u64>,
     instances: Ends<EndedInstance>,
     instances_at: BTreeMap<InstanceKey, VecDeque<u64>>,
-    events: VecDeque<Event>,
-    /// What the names and keys in the events weigh. An index.
-    event_bytes: usize,
-    /// The newest event that was dropped.
-    compacted: (Revision, u32),
+    /// Events of leases, resources and instances.
+    events: Ring,
+    /// Events of keys. They have a ring of their own, so that a delete of many keys pushes out no other event.
+    key_events: Ring,
 }
 
 impl History {
@@ -213,15 +214,15 @@ impl History {
     }
 
     pub(super) fn remember_events(&mut self, events: &[Event]) {
-        self.events.extend(events.iter().cloned());
-        self.event_bytes += events.iter().map(weight).sum::<usize>();
-        let is_cut = |oldest: Option<&Event>| oldest.is_some_and(|oldest| oldest.n != 0);
-        // A revision is dropped whole, so that a watch can resume after any revision that is not.
-        while self.events.len() > EVENTS_MAX || self.event_bytes > EVENTS_BYTES_MAX || is_cut(self.events.front()) {
-            let oldest = self.events.pop_front().expect("there is an oldest event");
-            self.event_bytes -= weight(&oldest);
-            self.compacted = (oldest.revision, oldest.n);
-        }
+        let (of_keys, others): (Vec<&Event>, Vec<&Event>) = events.iter().partition(|event| is_of_key(event));
+        self.key_events.remember(&of_keys);
+        self.events.remember(&others);
+    }
+
+    /// Takes in an event that a snapshot tells of. What it was allowed to keep is kept.
+    pub(super) fn restore_event(&mut self, event: Event) {
+        let ring = if is_of_key(&event) { &mut self.key_events } else { &mut self.events };
+        ring.restore(event);
     }
 
     pub(super) fn lease(&self, id: LeaseId) -> Option<&EndedLease> {
@@ -248,17 +249,22 @@ impl History {
 
     /// Forgets all events: a watch can be resumed only after the end of this revision.
     pub(super) fn forget_events(&mut self, revision: Revision) {
-        self.events.clear();
-        self.event_bytes = 0;
-        self.compacted = (revision, u32::MAX);
+        self.events.forget((revision, u32::MAX));
+        self.key_events.forget((revision, u32::MAX));
     }
 
-    pub(super) fn events_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
-        if after < self.compacted {
-            return Err(self.compacted.0);
+    /// All events after a place, in order.
+    pub(super) fn events_after(&self, after: Place) -> Result<impl Iterator<Item = &Event>, Revision> {
+        let oldest = self.events.compacted().max(self.key_events.compacted());
+        match (self.events.after(after), self.key_events.after(after)) {
+            (Some(events), Some(of_keys)) => Ok(merged(events, of_keys, |event, of_key| event < of_key)),
+            _ => Err(oldest.0),
         }
-        let first = self.events.partition_point(|event| (event.revision, event.n) <= after);
-        Ok(self.events.range(first..))
+    }
+
+    /// All events after a place, in order, but for those of keys.
+    pub(super) fn events_beside_keys_after(&self, after: Place) -> Result<impl Iterator<Item = &Event>, Revision> {
+        self.events.after(after).ok_or(self.events.compacted().0)
     }
 
     pub(super) fn all_leases(&self) -> impl Iterator<Item = &EndedLease> {
@@ -277,17 +283,44 @@ impl History {
         self.instances.values()
     }
 
-    pub(super) fn all_events(&self) -> impl DoubleEndedIterator<Item = &Event> {
-        self.events.iter()
+    /// All events, in order.
+    pub(super) fn all_events(&self) -> impl Iterator<Item = &Event> {
+        merged(self.events.all(), self.key_events.all(), |event, of_key| event < of_key)
     }
 
-    pub(super) const fn compacted(&self) -> (Revision, u32) {
-        self.compacted
+    /// All events, the newest first.
+    pub(super) fn events_back(&self) -> impl Iterator<Item = &Event> {
+        merged(self.events.all().rev(), self.key_events.all().rev(), |event, of_key| event > of_key)
     }
 
-    pub(super) fn restore_compacted(&mut self, compacted: (Revision, u32)) {
-        self.compacted = compacted;
+    /// The newest event that was dropped, and the newest of a key.
+    pub(super) const fn compacted(&self) -> (Place, Place) {
+        (self.events.compacted(), self.key_events.compacted())
     }
+
+    pub(super) const fn restore_compacted(&mut self, compacted: Place, of_keys: Place) {
+        self.events.restore_compacted(compacted);
+        self.key_events.restore_compacted(of_keys);
+    }
+}
+
+/// Two rows of events as one. Each is in order by itself; `is_first` says whether the first of one comes before the first of
+/// the other.
+fn merged<'a>(
+    one: impl Iterator<Item = &'a Event>,
+    other: impl Iterator<Item = &'a Event>,
+    is_first: fn(Place, Place) -> bool,
+) -> impl Iterator<Item = &'a Event> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    core::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(a), Some(b)) if is_first((b.revision, b.n), (a.revision, a.n)) => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
+}
+
+const fn is_of_key(event: &Event) -> bool {
+    event.what.key().is_some()
 }
 
 /// Takes a number out of an index.
@@ -297,12 +330,4 @@ fn forget<K: Ord>(index: &mut BTreeMap<K, VecDeque<u64>>, key: &K, number: u64) 
     if numbers.is_empty() {
         index.remove(key);
     }
-}
-
-/// What an event weighs beside its fixed part.
-fn weight(event: &Event) -> usize {
-    let instance = event.what.instance().map_or(0, InstanceKey::bytes);
-    let key = event.what.key().map_or(0, |key| key.bytes().len());
-    let api_key = event.api_key.as_ref().map_or(0, |key| key.as_str().len());
-    event.what.resource().map_or(0, |name| name.as_str().len()) + key + instance + api_key
 }

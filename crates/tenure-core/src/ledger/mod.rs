@@ -18,6 +18,7 @@ mod renewing;
 mod requests;
 mod resource;
 mod rights;
+mod ring;
 mod seating;
 mod size;
 mod snapshot;
@@ -45,7 +46,7 @@ use force::Ordered;
 use history::History;
 pub use history::{EndedClaim, EndedInstance, EndedLease};
 use keyspace::Keyspace;
-pub use keyspace::{Change, KeyValue};
+pub use keyspace::{Change, KeyValue, RangeSlice};
 pub use lease::{Holding, Lease, Stake};
 use line::OrderKey;
 use registry::Registry;
@@ -258,9 +259,15 @@ impl Ledger {
         self.history.events_after(after)
     }
 
+    /// The same but for the events of keys, which are remembered by themselves: a delete of many keys makes none of these
+    /// forgotten.
+    pub fn events_beside_keys_after(&self, after: (Revision, u32)) -> Result<impl Iterator<Item = &Event>, Revision> {
+        self.history.events_beside_keys_after(after)
+    }
+
     /// The remembered events, newest first.
     pub fn events_back(&self) -> impl Iterator<Item = &Event> {
-        self.history.all_events().rev()
+        self.history.events_back()
     }
 
     /// Goes on as a new ledger that was made from a copy of an older one. The old one may have gone on after the copy was

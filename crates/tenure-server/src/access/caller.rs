@@ -4,6 +4,7 @@
 use super::key::ApiKey;
 use super::usage::WatchRoom;
 use crate::peers::v1 as peer;
+use crate::shares::Client;
 use axum::http::Extensions;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,6 +48,15 @@ impl Caller {
     /// The name of the key.
     pub(crate) fn key_name(&self) -> Option<&ApiKeyName> {
         self.actor.as_ref().map(|actor| &actor.key)
+    }
+
+    /// Whose share its requests take from: the name of its key; without one, its address.
+    pub(crate) fn client(&self) -> Client {
+        match (self.key_name(), self.at) {
+            (Some(key), _) => Client::named(key.as_str()),
+            (None, Some(at)) => Client::named(&at.to_canonical().to_string()),
+            (None, None) => Client::default(),
+        }
     }
 
     /// From where the request came.

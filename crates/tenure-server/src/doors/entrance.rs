@@ -116,6 +116,12 @@ pub(super) struct Ticket {
     room: WatchRoom,
 }
 
+impl Ticket {
+    pub(super) const fn need(&self) -> Need {
+        self.rule.need
+    }
+}
+
 /// A cluster as clients and people see it.
 fn cluster_text(cluster: u64) -> String {
     format!("{cluster:016x}")

@@ -46,7 +46,7 @@ pub(super) fn open(desk: Desk, request: WatchInstancesRequest) -> Result<Replies
     let wanted = wanted.map_err(|bad| Box::new(bad.failure()))?;
     let bell = Arc::new(Bell::default());
     // Hung up before the first look, so that nothing is missed between the two.
-    let hanging = desk.node().service_bells().hang(wanted.keys(), &bell);
+    let hanging = desk.node().service_bells().hang(wanted.keys(), &bell, &desk.caller().client());
     let hanging = hanging.ok_or_else(|| Box::new(unready(&Unready::Overloaded { retry_after: RETRY_AFTER })))?;
     let (replies, receiver) = mpsc::channel(1);
     let watch = Watch {
@@ -331,7 +331,7 @@ impl Watch {
 /// The instances of interest to which something happened after a revision, and how those that ended did.
 pub(super) fn changed(ledger: &Ledger, wanted: &Wanted, after: Revision) -> Result<Changes, Revision> {
     let mut changes = Changes::new();
-    for event in ledger.events_after((after, u32::MAX))? {
+    for event in ledger.events_beside_keys_after((after, u32::MAX))? {
         let Some(key) = event.what.instance().filter(|key| wanted.is_of(&key.service)) else { continue };
         let end = match &event.what {
             Happening::Deregistered { how, .. } => Some(ended(how, event.at, event.wall_ms)),

@@ -1,5 +1,6 @@
 //! The native gRPC door: `tenure.v1`. What the reads show is in `look/`.
 
+use super::answers::{Answers, Kind, is_upkeep};
 use super::desk::Desk;
 use super::entrance::Entrance;
 use super::frames::bounded;
@@ -28,9 +29,10 @@ use tower::ServiceExt;
 
 /// Both doors on one port, behind one entrance. Only HTTP/2 with a content type of gRPC comes to the calls of gRPC: no page in a browser can
 /// send that, so they need no other guard. Whatever else comes is the HTTP door's, with its rules.
-pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>) -> Router {
+pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<Semaphore>, answers: Answers) -> Router {
     let choose = move |mut request: axum::extract::Request| {
-        let (grpc, json, entrance, bodies) = (grpc.clone(), json.clone(), entrance.clone(), bodies.clone());
+        let (grpc, json, entrance) = (grpc.clone(), json.clone(), entrance.clone());
+        let (bodies, answers) = (bodies.clone(), answers.clone());
         async move {
             let parent = request.headers().get(trace::PARENT).cloned();
             let door = if is_grpc(&request) { Door::Grpc } else { Door::Http };
@@ -45,13 +47,17 @@ pub(crate) fn both(grpc: Router, json: Router, entrance: Entrance, bodies: Arc<S
                         return refusal;
                     }
                 };
-                request.extensions_mut().insert(ticket.caller.clone());
+                let (caller, need) = (ticket.caller.clone(), ticket.need());
+                request.extensions_mut().insert(caller.clone());
+                let is_upkeep = is_upkeep(request.uri().path());
                 let answer = match door {
                     Door::Http => json.oneshot(request).await.into_response(),
                     _ => grpc.oneshot(bounded(request, &bodies)).await.into_response(),
                 };
                 let answer = if is_etcd && door != Door::Http { etcd::in_words_of_etcd(answer) } else { answer };
-                let mut answer = entrance.follow(ticket, door, answer);
+                let answer = entrance.follow(ticket, door, answer);
+                let kind = Kind { door, is_etcd, need, caller };
+                let mut answer = if is_upkeep { answer } else { answers.charge(answer, kind) };
                 if !is_etcd {
                     entrance.name_cluster(&mut answer);
                 }
@@ -133,12 +139,15 @@ macro_rules! ordered {
 
 #[tonic::async_trait]
 impl Tenure for NativeDoor {
-    type StreamStream = stream::Answers;
+    type StreamStream = stream::StreamAnswers;
     type BackupStream = BoxStream<'static, Result<v1::BackupPart, Status>>;
     type WatchStream = BoxStream<'static, Result<v1::WatchReply, Status>>;
     type WatchInstancesStream = BoxStream<'static, Result<v1::WatchInstancesReply, Status>>;
 
-    async fn stream(&self, request: Request<Streaming<v1::Request>>) -> Result<Response<stream::Answers>, Status> {
+    async fn stream(
+        &self,
+        request: Request<Streaming<v1::Request>>,
+    ) -> Result<Response<stream::StreamAnswers>, Status> {
         Ok(Response::new(stream::open(self.desk_of(&request), request.into_inner())))
     }
 

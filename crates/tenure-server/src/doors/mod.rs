@@ -1,5 +1,6 @@
 //! The doors: they translate requests into commands and outcomes into answers. A door never decides.
 
+mod answers;
 mod desk;
 mod entrance;
 pub(crate) mod etcd;
@@ -15,10 +16,11 @@ mod stream;
 mod watch;
 pub(crate) mod xds;
 
+pub(crate) use answers::Answers;
 pub(crate) use desk::Desk;
 pub(crate) use entrance::Entrance;
 pub(crate) use grpc::{NativeDoor, both};
-pub use stream::{Answers, serve_stream};
+pub use stream::{StreamAnswers, serve_stream};
 
 use crate::lessor::Unready;
 use tenure_api::Code;

@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 /// The answers of one stream.
-pub type Answers = ReceiverStream<Result<v1::Response, Status>>;
+pub type StreamAnswers = ReceiverStream<Result<v1::Response, Status>>;
 
 /// An answer to one request, and for a claim in line what will be told later.
 struct Step {
@@ -37,7 +37,7 @@ type Wait = (LeaseId, Vec<Name>, OwnedSemaphorePermit);
 pub fn serve_stream(
     node: Node,
     requests: impl Stream<Item = Result<v1::Request, Status>> + Send + Unpin + 'static,
-) -> Answers {
+) -> StreamAnswers {
     open(Desk::new(node), requests)
 }
 
@@ -45,7 +45,7 @@ pub fn serve_stream(
 pub(super) fn open(
     desk: Desk,
     requests: impl Stream<Item = Result<v1::Request, Status>> + Send + Unpin + 'static,
-) -> Answers {
+) -> StreamAnswers {
     let (answers, receiver) = mpsc::channel(STREAM_ANSWERS_MAX);
     tokio::spawn(converse(desk, requests, answers));
     ReceiverStream::new(receiver)

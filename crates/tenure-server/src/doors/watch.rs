@@ -52,7 +52,7 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
     loop {
         let Ok(room) = replies.reserve().await else { return };
         revisions.borrow_and_update();
-        match node.read_stale(|ledger| page(ledger, at)) {
+        match node.read_stale(|ledger| page(ledger, at, &wanted)) {
             Err(failure) => return room.send(Err(*failure)),
             Ok(events) if told && events.is_empty() => {
                 drop(room);
@@ -92,15 +92,25 @@ impl Wanted {
     }
 }
 
-fn page(ledger: &Ledger, at: Place) -> Result<Vec<Event>, Box<Failure>> {
+/// The next events. A watch of resources and instances reads no events of keys, and a delete of many keys pushes none of what
+/// it reads out of the history.
+fn page(ledger: &Ledger, at: Place, wanted: &Wanted) -> Result<Vec<Event>, Box<Failure>> {
     if at.0 > ledger.revision() {
         return Err(Box::new(ahead(at.0, ledger.revision())));
     }
-    let events = ledger.events_after(at).map_err(|oldest| Box::new(compacted(oldest)))?;
+    match wanted {
+        Wanted::Everything => ledger.events_after(at).map(some),
+        Wanted::Under(_) => ledger.events_beside_keys_after(at).map(some),
+    }
+    .map_err(|oldest| Box::new(compacted(oldest)))
+}
+
+/// As many events as one message has.
+fn some<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Event> {
     let mut page = Page::of(0, WATCH_EVENTS_MAX);
     // Keys may be long; the rest of an event is not.
     let weight = |event: &Event| event.what.key().map_or(0, |key| key.bytes().len());
-    Ok(events.take_while(|event| page.takes_bytes(weight(event))).cloned().collect())
+    events.take_while(|event| page.takes_bytes(weight(event))).cloned().collect()
 }
 
 fn write(events: &[Event], wanted: &Wanted, at: Place) -> WatchReply {

@@ -170,7 +170,7 @@ pub async fn serve_peers(
         .initial_stream_window_size(PEER_WINDOW_BYTES)
         .initial_connection_window_size(PEER_WINDOW_BYTES)
         .add_service(peer)
-        .serve_with_incoming(accept(listener, tls.map(|tls| tls.listening().clone()), Trust::OnceOpen));
+        .serve_with_incoming(accept(listener, tls.map(|tls| tls.listening().clone()), Trust::OnceOpen, None));
     tokio::select! {
         served = listening => served.map_err(io::Error::other),
         () = stop => Ok(()),

@@ -128,7 +128,7 @@ fn page(ledger: &Ledger, service: &str, id: &str) -> (Vec<InstanceKey>, Option<(
 fn changed(ledger: &Ledger, at: (Revision, u32)) -> Result<(Vec<InstanceKey>, (Revision, u32)), Revision> {
     let mut end = at;
     let mut keys = Vec::new();
-    for Event { revision, n, what, .. } in ledger.events_after(at)?.take(FOLLOWED_EVENTS_MAX) {
+    for Event { revision, n, what, .. } in ledger.events_beside_keys_after(at)?.take(FOLLOWED_EVENTS_MAX) {
         end = (*revision, *n);
         if let Happening::Registered { instance, .. }
         | Happening::Updated { instance, .. }

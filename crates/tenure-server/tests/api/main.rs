@@ -2,7 +2,9 @@
 
 mod access;
 mod bad_input;
+mod bounds;
 mod client;
+mod etcd_refused;
 mod etcd_transactions;
 mod http;
 mod http_bad_input;

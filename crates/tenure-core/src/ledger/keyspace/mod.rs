@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 pub(super) use budget::Room;
 use core::ops::Bound;
 pub(super) use past::{At, Past, Version};
-pub use range::Change;
+pub use range::{Change, RangeSlice};
 
 /// All keys.
 #[derive(Clone, Debug)]

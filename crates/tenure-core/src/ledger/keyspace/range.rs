@@ -4,6 +4,7 @@ use super::super::Ledger;
 use super::past::At;
 use super::{KeyValue, Keyspace};
 use crate::command::Keys;
+use crate::limits::KEY_COST_BYTES;
 use crate::names::Key;
 use crate::reply::Refusal;
 use crate::txn::{Part, Range, Ranged, Sort, SortBy, Way};
@@ -48,20 +49,32 @@ impl Keyspace {
 
     /// The keys that there were at a revision, in order.
     fn lived<'a>(&'a self, keys: &'a Keys, revision: u64) -> impl Iterator<Item = Item<'a>> {
-        let from = (Bound::Included(keys.first()), Bound::Unbounded);
-        let past = self.past.versions.range::<[u8], _>(from).map(|(key, _)| key);
-        let past = past.take_while(|key| keys.cover(key.bytes()));
-        let mut both: Vec<&Key> = self.living(keys).map(|(key, _)| key).chain(past).collect();
-        both.sort();
-        both.dedup();
-        both.into_iter().filter_map(move |key| Some((key, self.at(key, revision)?)))
+        self.lived_from(keys, keys.first(), revision).filter_map(|(key, value)| Some((key, value?)))
     }
 
-    fn at(&self, key: &Key, revision: u64) -> Option<&KeyValue> {
-        match self.keys.get(key) {
-            Some(value) if value.mod_revision <= revision => Some(value),
-            _ => self.past.at(key.bytes(), revision),
-        }
+    /// The keys that are or were there, from one on, in order, each with what it was at a revision.
+    fn lived_from<'a>(
+        &'a self,
+        keys: &'a Keys,
+        from: &[u8],
+        revision: u64,
+    ) -> impl Iterator<Item = (&'a Key, Option<&'a KeyValue>)> {
+        let bounds = (Bound::Included(from), Bound::Unbounded);
+        let mut living = self.keys.range::<[u8], _>(bounds).peekable();
+        let mut past = self.past.versions.range::<[u8], _>(bounds).map(|(key, _)| key).peekable();
+        let each = core::iter::from_fn(move || {
+            let order = match (living.peek(), past.peek()) {
+                (Some((living, _)), Some(past)) => living.cmp(past),
+                (Some(_), None) => Ordering::Less,
+                (None, _) => Ordering::Greater,
+            };
+            let before = if order.is_ge() { past.next() } else { None };
+            let living = if order.is_le() { living.next() } else { None };
+            let key = living.map(|(key, _)| key).or(before)?;
+            let is = living.map(|(_, value)| value).filter(|value| value.mod_revision <= revision);
+            Some((key, is.or_else(|| self.past.at(key.bytes(), revision))))
+        });
+        each.take_while(|(key, _)| keys.cover(key.bytes()))
     }
 
     /// The revision that a range looks at, if it is one before the present.
@@ -84,27 +97,32 @@ impl Keyspace {
         if range.part == Part::CountOnly {
             return Ok(Ranged { count: found.count() as u64, ..Ranged::default() });
         }
-        let takes_all = range.is_filtered() || range.sort.is_some_and(|sort| sort.way.is_some());
-        // One more than the limit tells whether there are more.
-        let most = range.limit.filter(|_| !takes_all).map_or(usize::MAX, |limit| limit.saturating_add(1));
-        let (mut items, mut count) = (Vec::new(), 0);
+        let (most, mut items, mut count) = (range.most(), Vec::new(), 0);
         for item in found {
             count += 1;
             if items.len() < most {
                 items.push(item);
             }
         }
-        items.retain(|(_, value)| {
-            range.modified.holds(value.mod_revision) && range.created.holds(value.create_revision)
-        });
-        range.sort.iter().for_each(|sort| sort_by(&mut items, *sort));
-        let more = range.limit.is_some_and(|limit| items.len() > limit);
-        items.truncate(range.limit.unwrap_or(usize::MAX));
-        let item = |(key, value): Item<'_>| match range.part {
-            Part::KeysOnly => (key.clone(), KeyValue { value: [][..].into(), ..value.clone() }),
-            Part::Whole | Part::CountOnly => (key.clone(), value.clone()),
-        };
-        Ok(Ranged { items: items.into_iter().map(item).collect(), more, count })
+        let more = arrange(range, &mut items);
+        Ok(Ranged { items: items.into_iter().map(|item| told(range, item)).collect(), more, count })
+    }
+
+    /// One slice of a range: what it finds at a revision from a key on, while it looks at `looks` keys at most.
+    fn range_slice(&self, range: &Range, at: u64, from: &[u8], most: usize, looks: usize) -> RangeSlice {
+        let mut slice = RangeSlice::default();
+        for (looked, (key, value)) in self.lived_from(&range.keys, from, at).enumerate() {
+            if looked == looks {
+                slice.next = Some(key.clone());
+                break;
+            }
+            let Some(value) = value else { continue };
+            slice.count += 1;
+            if slice.items.len() < most && range.part != Part::CountOnly {
+                slice.items.push((key.clone(), value.clone()));
+            }
+        }
+        slice
     }
 
     fn change<'a>(&'a self, at: At, key: &'a Key) -> Change<'a> {
@@ -116,6 +134,59 @@ impl Keyspace {
             became: living.or_else(|| past.and_then(|version| version.is.as_ref())),
             before: before.and_then(|version| version.is.as_ref()),
         }
+    }
+}
+
+/// Part of what a range finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSlice {
+    /// Keys, in the order of their bytes.
+    pub items: Vec<(Key, KeyValue)>,
+    /// How many keys of the range it has, whatever the limit leaves out.
+    pub count: u64,
+    /// Where the next slice begins; none if there is none.
+    pub next: Option<Key>,
+}
+
+impl RangeSlice {
+    /// About how many bytes its keys take in an answer.
+    pub fn bytes(&self, part: Part) -> usize {
+        let value = |value: &KeyValue| if part == Part::Whole { value.value.len() } else { 0 };
+        let each = |(key, has): &(Key, KeyValue)| key.bytes().len() + value(has) + KEY_COST_BYTES as usize;
+        self.items.iter().map(each).sum()
+    }
+}
+
+impl Range {
+    /// How many keys a look has to gather at most before they are sorted and counted: one more than the limit tells whether
+    /// there are more.
+    pub fn most(&self) -> usize {
+        let takes_all = self.is_filtered() || self.sort.is_some_and(|sort| sort.way.is_some());
+        self.limit.filter(|_| !takes_all).map_or(usize::MAX, |limit| limit.saturating_add(1))
+    }
+
+    /// What all slices of this range come to.
+    pub fn finish(&self, items: &[(Key, KeyValue)], count: u64) -> Ranged {
+        let mut items: Vec<Item<'_>> = items.iter().map(|(key, value)| (key, value)).collect();
+        let more = arrange(self, &mut items);
+        Ranged { items: items.into_iter().map(|item| told(self, item)).collect(), more, count }
+    }
+}
+
+/// Leaves out what is not asked for, and puts the rest in order. True: the limit left some out.
+fn arrange(range: &Range, items: &mut Vec<Item<'_>>) -> bool {
+    items.retain(|(_, value)| range.modified.holds(value.mod_revision) && range.created.holds(value.create_revision));
+    range.sort.iter().for_each(|sort| sort_by(items, *sort));
+    let more = range.limit.is_some_and(|limit| items.len() > limit);
+    items.truncate(range.limit.unwrap_or(usize::MAX));
+    more
+}
+
+/// What a range tells of a key.
+fn told(range: &Range, (key, value): Item<'_>) -> (Key, KeyValue) {
+    match range.part {
+        Part::KeysOnly => (key.clone(), KeyValue { value: [][..].into(), ..value.clone() }),
+        Part::Whole | Part::CountOnly => (key.clone(), value.clone()),
     }
 }
 
@@ -140,6 +211,27 @@ impl Ledger {
     /// Looks at keys.
     pub fn range(&self, range: &Range) -> Result<Ranged, Refusal> {
         self.keyspace.range(range)
+    }
+
+    /// Looks at `looks` keys of a range at most, from a key on, as they were at a revision, and gathers `most` of them. All
+    /// slices together are what [`Self::range`] finds at that revision, and others may write between two of them. A
+    /// revision that was compacted meanwhile is refused.
+    pub fn range_slice(
+        &self,
+        range: &Range,
+        at: u64,
+        from: Option<&Key>,
+        most: usize,
+        looks: usize,
+    ) -> Result<RangeSlice, Refusal> {
+        self.keyspace.may_look(Some(i64::try_from(at).unwrap_or(i64::MAX)))?;
+        let from = from.map_or(range.keys.first(), Key::bytes);
+        Ok(self.keyspace.range_slice(range, at, from, most, looks))
+    }
+
+    /// Whether the keyspace can be looked at as it was at a revision.
+    pub fn may_look_at(&self, revision: Option<i64>) -> Result<(), Refusal> {
+        self.keyspace.may_look(revision)
     }
 
     /// The changes of keys from a revision on, in order. A revision before the one that was compacted is refused; one that the

@@ -90,13 +90,14 @@ impl Ledger {
         if records != head.records {
             return Err(Damage::new("a snapshot with fewer or more records than its head says"));
         }
-        ledger.history.restore_compacted((Revision(head.compacted_revision), head.compacted_n));
+        let of_keys = (Revision(head.keys_compacted_revision), head.keys_compacted_n);
+        ledger.history.restore_compacted((Revision(head.compacted_revision), head.compacted_n), of_keys);
         ledger.rebuild()?;
         Ok(ledger)
     }
 
     fn head(&self) -> HeadRecord {
-        let (compacted_revision, compacted_n) = self.history.compacted();
+        let ((compacted_revision, compacted_n), (keys_compacted_revision, keys_compacted_n)) = self.history.compacted();
         let resources = self.resources.values().filter(|resource| is_written(resource)).count();
         let living = self.classes.len() + resources + self.leases.len() + self.waiters.len();
         let things = self.vacating.len() + self.breaks.len() + self.keyspace.keys.len() + self.to_seat.len();
@@ -112,6 +113,8 @@ impl Ledger {
             arrival: self.arrival,
             compacted_revision: compacted_revision.0,
             compacted_n,
+            keys_compacted_revision: keys_compacted_revision.0,
+            keys_compacted_n,
             records: (living + things + past + instances + ended + self.history.all_events().count()) as u64,
             rules: RULES_MAX,
             kv_revision: self.keyspace.revision,

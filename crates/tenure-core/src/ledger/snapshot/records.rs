@@ -104,6 +104,11 @@ pub(super) struct HeadRecord {
     /// The last instance that was numbered.
     #[prost(uint64, tag = "13")]
     pub(super) registered: u64,
+    /// The newest event of a key that was dropped.
+    #[prost(uint64, tag = "14")]
+    pub(super) keys_compacted_revision: u64,
+    #[prost(uint32, tag = "15")]
+    pub(super) keys_compacted_n: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -510,7 +515,7 @@ impl Ledger {
                 true
             }
             Kind::Event(record) => {
-                self.history.remember_events(&[read_event(record)?]);
+                self.history.restore_event(read_event(record)?);
                 true
             }
         };

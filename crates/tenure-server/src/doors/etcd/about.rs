@@ -1,15 +1,13 @@
 //! The node and its cluster, as etcd's clients ask for them; and who may ask.
 
-use super::{EtcdDesk, Replies};
-use crate::limits::BACKUP_PART_BYTES;
+use super::EtcdDesk;
+use super::slices::Sink;
 use crate::node::Node;
 use crate::peers::v1::change::Body as Change;
-use bytes::Bytes;
-use futures::StreamExt;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
-use tenure_core::Ledger;
 use tenure_core::limits::{KEY_VALUE_BYTES_MAX, KEYSPACE_BYTES_MAX};
+use tenure_core::{Ledger, Range, RangeSlice};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of etcd whose calls these are.
@@ -54,8 +52,23 @@ impl EtcdDesk {
         }
     }
 
+    /// Alarms are raised and end by themselves: to take one back changes nothing, and none is raised by a client.
+    pub(super) fn alarm(&self, asked: &pb::AlarmRequest) -> Result<pb::AlarmResponse, Fault> {
+        match pb::alarm_request::AlarmAction::try_from(asked.action) {
+            Ok(pb::alarm_request::AlarmAction::Get) => Ok(self.alarms()),
+            Ok(pb::alarm_request::AlarmAction::Deactivate) => {
+                Ok(pb::AlarmResponse { header: Some(self.header_now()), alarms: Vec::new() })
+            }
+            Ok(pb::alarm_request::AlarmAction::Activate) | Err(_) => {
+                let text = "tenure: the server raises NOSPACE by itself and takes it back when there is room; no client \
+                            raises an alarm. Nothing was changed";
+                Err(Fault::ours(tonic::Code::Unimplemented, text))
+            }
+        }
+    }
+
     /// Whether a large request would find no room. It ends by itself when there is some.
-    pub(super) fn alarms(&self) -> pb::AlarmResponse {
+    fn alarms(&self) -> pb::AlarmResponse {
         let left = KEYSPACE_BYTES_MAX.saturating_sub(self.node().read_stale(Ledger::kv_bytes));
         let alarm = pb::AlarmMember { member_id: self.node().identity().node, alarm: pb::AlarmType::Nospace.into() };
         let alarms = if left < KEY_VALUE_BYTES_MAX as u64 { vec![alarm] } else { Vec::new() };
@@ -68,37 +81,25 @@ impl EtcdDesk {
         pb::DefragmentResponse::default()
     }
 
-    pub(super) fn hash(&self) -> pb::HashResponse {
-        let hash = self.node().read_stale(|ledger| ledger.state_hash());
-        pb::HashResponse { header: Some(self.header_now()), hash: fold(hash) }
+    /// The hash of all keys as they are now.
+    pub(super) async fn hash(&self) -> Result<pb::HashResponse, Fault> {
+        let pb::HashKvResponse { header, hash, .. } = self.hash_kv(pb::HashKvRequest { revision: 0 }).await?;
+        Ok(pb::HashResponse { header, hash })
     }
 
-    /// The hash of all keys that can be looked at up to a revision.
-    pub(super) fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
+    /// The hash of all keys that can be looked at up to a revision. It is worked out slice by slice, beside the ledger.
+    pub(super) async fn hash_kv(&self, asked: pb::HashKvRequest) -> Result<pb::HashKvResponse, Fault> {
+        let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
         let revision = Some(asked.revision).filter(|revision| *revision > 0);
-        let (hash, now, compacted) =
-            self.node().read_stale(|ledger| (hash_kv(ledger, revision), ledger.kv_revision(), ledger.kv_compacted()));
+        let range = Range { revision, ..Range::of(everything) };
+        let mut hash = Hashed::default();
+        let now = self.look_through(&range, &mut hash).await?;
+        let compacted = self.node().read_stale(Ledger::kv_compacted);
         Ok(pb::HashKvResponse {
             header: Some(self.header(now)),
-            hash: hash?,
+            hash: fold(hash.hash.digest()),
             compact_revision: compacted.map_or(-1, |compacted| i64::try_from(compacted).unwrap_or(i64::MAX)),
         })
-    }
-
-    /// A backup in parts, each with what is left after it.
-    pub(super) async fn snapshot(&self) -> Result<Replies<pb::SnapshotResponse>, Fault> {
-        let backup = self.node().backup().await.map_err(|not_yet| super::desk::unready(&not_yet));
-        self.audit_named("backup", String::new(), backup.is_ok());
-        let mut left = Bytes::from(backup?);
-        let parts = std::iter::from_fn(move || {
-            if left.is_empty() {
-                return None;
-            }
-            let blob = left.split_to(left.len().min(BACKUP_PART_BYTES));
-            let remaining_bytes = left.len() as u64;
-            Some(Ok(pb::SnapshotResponse { header: None, remaining_bytes, blob: blob.into() }))
-        });
-        Ok(futures::stream::iter(parts).boxed())
     }
 
     pub(super) async fn move_leader(&self, asked: pb::MoveLeaderRequest) -> Result<pb::MoveLeaderResponse, Fault> {
@@ -113,21 +114,41 @@ impl EtcdDesk {
     }
 }
 
+/// A snapshot in etcd's own format is a database of etcd's, which is not there. A backup in another format would pass for one
+/// until it is needed.
+pub(super) fn no_snapshot() -> Fault {
+    let text = "tenure: there are no snapshots in etcd's format. `tenure cluster backup FILE` writes a backup of everything, and \
+                `tenure cluster restore` makes a cluster from it. Nothing was changed";
+    Fault::ours(tonic::Code::Unimplemented, text)
+}
+
 fn fold(hash: u64) -> u32 {
     u32::try_from((hash ^ (hash >> 32)) & u64::from(u32::MAX)).expect("the upper half is masked")
 }
 
-fn hash_kv(ledger: &Ledger, revision: Option<i64>) -> Result<u32, Fault> {
-    let everything = tenure_core::Keys::From { first: [][..].into(), end: None };
-    let range = tenure_core::Range { revision, ..tenure_core::Range::of(everything) };
-    let ranged = ledger.range(&range).map_err(|refusal| Fault::from(&refusal))?;
-    let mut hash = Xxh3::new();
-    for (key, value) in &ranged.items {
-        hash.update(key.bytes());
-        hash.update(&value.value);
-        for number in [value.create_revision, value.mod_revision, value.version] {
-            hash.update(&number.to_le_bytes());
+/// A hash of keys as they come.
+#[derive(Default)]
+struct Hashed {
+    hash: Xxh3,
+}
+
+impl Sink for Hashed {
+    fn take(&mut self, _: &Range, slice: RangeSlice) -> Result<(), Fault> {
+        for (key, value) in &slice.items {
+            self.hash.update(key.bytes());
+            self.hash.update(&value.value);
+            for number in [value.create_revision, value.mod_revision, value.version] {
+                self.hash.update(&number.to_le_bytes());
+            }
         }
+        Ok(())
     }
-    Ok(fold(hash.digest()))
+
+    fn gathered(&self) -> usize {
+        0
+    }
+
+    fn begin_again(&mut self) {
+        *self = Self::default();
+    }
 }

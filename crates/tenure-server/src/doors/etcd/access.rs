@@ -21,6 +21,10 @@ const PACKAGES: [&str; 3] = ["/etcdserverpb.", "/v3lockpb.", "/v3electionpb."];
 /// How the library that reads messages begins to refuse one that is too large; the bytes of it follow.
 const TOO_LARGE: &str = "Error, decoded message length too large: found ";
 
+/// The refusal of calls about users and roles.
+pub(super) const NO_USERS: &str = "there are no users and roles here. Clients authenticate with API keys: `tenure cluster keygen \
+     NAME` makes one, `tenure serve --api-keys FILE` lets it in, and `--user NAME:KEY` shows it. Nothing was changed";
+
 /// The call of a path, if it is one of this dialect.
 fn call(door: Door, path: &str) -> Option<&str> {
     match door {

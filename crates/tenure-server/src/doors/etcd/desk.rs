@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::peers::v1::etcd_order::Body as Ask;
 use crate::peers::v1::etcd_reply::Body as Tell;
 use crate::peers::v1::{EtcdFault, EtcdOrder, KeepAlive, KeepAliveReply};
+use crate::shares::Client;
 use tenure_api::etcd::{
     Fault, etcdserverpb as pb, header, read_delete, read_lease, read_put, read_txn, write_delete, write_put, write_txn,
 };
@@ -58,6 +59,11 @@ impl EtcdDesk {
 
     fn who(&self) -> &str {
         self.holder.as_str().strip_prefix(HOLDER).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default()
+    }
+
+    /// Whose share of watchers its calls take from.
+    pub(super) fn client(&self) -> Client {
+        self.caller.client()
     }
 
     pub(super) fn node(&self) -> &Node {

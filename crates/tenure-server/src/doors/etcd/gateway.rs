@@ -1,7 +1,8 @@
 //! The dialect as JSON: each call at its path, in the way of etcd's gateway. What is said is what gRPC would have carried,
 //! written by the rules of proto3: 64-bit numbers are text, bytes are base64, zeros are left out.
 
-use super::{EtcdDoor, Replies, about};
+use super::json_values::JsonValues;
+use super::{EtcdDoor, Replies, about, access};
 use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, LEADER_PATIENCE};
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -163,12 +164,13 @@ async fn said(door: &EtcdDoor, call: &str, body: &[u8]) -> Result<Response, Faul
             unary!(pb::MemberListRequest, |_asked| Ok::<_, Fault>(desk.member_list(door.peer_scheme)))
         }
         "Maintenance/Status" => unary!(pb::StatusRequest, |_asked| Ok::<_, Fault>(desk.status())),
-        "Maintenance/Alarm" => unary!(pb::AlarmRequest, |_asked| Ok::<_, Fault>(desk.alarms())),
-        "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| Ok::<_, Fault>(desk.hash())),
-        "Maintenance/HashKV" => unary!(pb::HashKvRequest, |asked| desk.hash_kv(asked)),
+        "Maintenance/Alarm" => unary!(pb::AlarmRequest, |asked| desk.alarm(&asked)),
+        "Maintenance/Hash" => unary!(pb::HashRequest, |_asked| desk.hash().await),
+        "Maintenance/HashKV" => unary!(pb::HashKvRequest, |asked| desk.hash_kv(asked).await),
         "Maintenance/Defragment" => unary!(pb::DefragmentRequest, |_asked| Ok::<_, Fault>(desk.defragmented())),
         "Maintenance/MoveLeader" => unary!(pb::MoveLeaderRequest, |asked| desk.move_leader(asked).await),
-        "Maintenance/Snapshot" => Ok(streamed(desk.snapshot().await?, "etcdserverpb.SnapshotResponse")),
+        "Maintenance/Snapshot" => Err(about::no_snapshot()),
+        "Auth/AuthEnable" => Err(Fault::ours(Code::Unimplemented, format!("tenure: {}", access::NO_USERS))),
         other => Err(Fault::ours(Code::Unimplemented, format!("tenure: {other} is not supported"))),
     }
 }
@@ -212,7 +214,7 @@ fn json_of(name: &str, reply: &impl Message) -> Value {
 }
 
 /// A no, as etcd's gateway says it.
-pub(super) fn problem(fault: &Fault) -> Response {
+pub(crate) fn problem(fault: &Fault) -> Response {
     let body = json!({ "error": fault.text, "code": i32::from(fault.code), "message": fault.text });
     (http_status(fault.code), axum::Json(body)).into_response()
 }
@@ -257,14 +259,13 @@ fn values<T: Message + Default + 'static>(
     name: &'static str,
 ) -> impl Stream<Item = Result<T, Status>> + Send + 'static {
     let parts = body.into_data_stream();
-    stream::unfold((parts, Vec::new(), false), move |(mut parts, mut left, is_over)| async move {
+    stream::unfold((parts, JsonValues::default(), false), move |(mut parts, mut left, is_over)| async move {
         if is_over {
             return None;
         }
         loop {
-            match first_value(&left) {
-                Ok(Some((value, taken))) => {
-                    left.drain(..taken);
+            match left.next() {
+                Ok(Some(value)) => {
                     let read =
                         message(name.rsplit_once('.')?.0, name.rsplit_once('.')?.1, value.to_string().as_bytes());
                     let is_over = read.is_err();
@@ -274,22 +275,15 @@ fn values<T: Message + Default + 'static>(
                 Err(fault) => return Some((Err(fault.status()), (parts, left, true))),
             }
             match parts.next().await {
-                Some(Ok(part)) if left.len() + part.len() <= ETCD_MESSAGE_BYTES_MAX => left.extend_from_slice(&part),
-                Some(Ok(_)) => return Some((Err(Fault::too_large().status()), (parts, left, true))),
+                Some(Ok(part)) => {
+                    if let Err(fault) = left.push(&part) {
+                        return Some((Err(fault.status()), (parts, left, true)));
+                    }
+                }
                 Some(Err(_)) | None => return None,
             }
         }
     })
-}
-
-/// The first JSON value of what has come so far, and how many bytes it took; none if it is not all there yet.
-fn first_value(bytes: &[u8]) -> Result<Option<(Value, usize)>, Fault> {
-    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter::<Value>();
-    match values.next() {
-        Some(Ok(value)) => Ok(Some((value, values.byte_offset()))),
-        Some(Err(error)) if !error.is_eof() => Err(Fault::ours(Code::InvalidArgument, error.to_string())),
-        Some(Err(_)) | None => Ok(None),
-    }
 }
 
 #[cfg(test)]

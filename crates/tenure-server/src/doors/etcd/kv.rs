@@ -22,9 +22,8 @@ impl EtcdDesk {
     pub(super) async fn range(&self, asked: &pb::RangeRequest) -> Result<pb::RangeResponse, Fault> {
         let range = read_range(asked)?;
         self.may_see(&range.keys)?;
-        let (ranged, kv_revision) =
-            self.read(asked.serializable, |ledger, _| (ledger.range(&range), ledger.kv_revision())).await?;
-        let ranged = ranged.map_err(|refusal| Fault::from(&refusal))?;
+        self.read(asked.serializable, |_, _| ()).await?;
+        let (ranged, kv_revision) = self.look(&range).await?;
         Ok(write_range(&ranged, self.header(kv_revision)))
     }
 

@@ -11,7 +11,7 @@ use futures::{Stream, StreamExt};
 use std::pin::pin;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::{Fault, read_lease};
-use tenure_core::{Lease, LeaseId};
+use tenure_core::LeaseId;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -56,13 +56,8 @@ impl EtcdDesk {
 
     /// All leases, those that end first before the others.
     pub(super) async fn leases(&self) -> Result<pb::LeaseLeasesResponse, Fault> {
-        let (mut all, kv_revision) = self
-            .read(false, |ledger, _| {
-                let all: Vec<(tenure_core::Moment, LeaseId)> =
-                    ledger.leases_from(None).map(|(id, lease): (LeaseId, &Lease)| (lease.ends_at(), id)).collect();
-                (all, ledger.kv_revision())
-            })
-            .await?;
+        self.read(false, |_, _| ()).await?;
+        let (mut all, kv_revision) = self.look_at_leases().await;
         all.sort_unstable();
         let leases = all.into_iter().map(|(_, id)| pb::LeaseStatus { id: number(id) }).collect();
         Ok(pb::LeaseLeasesResponse { header: Some(self.header(kv_revision)), leases })

@@ -131,7 +131,7 @@ impl EtcdDesk {
             _ => None,
         });
         let now = done.header.map_or(0, |header| header.revision);
-        let (revision, value) = there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value)));
+        let (revision, value) = there.map_or((now, None), |kv| (kv.create_revision, Some(kv.value.to_vec())));
         Ok(Staked { revision, value, header: done.header })
     }
 
@@ -160,8 +160,9 @@ impl EtcdDesk {
             };
             let own = Key::parse(&stake.key).map_err(|_| Fault::too_large())?;
             let room = || Fault::too_many_requests();
-            let _before = self.node().bells().hang(Keys::One(before.clone()), &bell).ok_or_else(room)?;
-            let _own = self.node().bells().hang(Keys::One(own), &bell).ok_or_else(room)?;
+            let _before =
+                self.node().bells().hang(Keys::One(before.clone()), &bell, &self.client()).ok_or_else(room)?;
+            let _own = self.node().bells().hang(Keys::One(own), &bell, &self.client()).ok_or_else(room)?;
             // It may have gone before the bell was hung up.
             let is_there = self.node().read_stale(|ledger| ledger.key(before.bytes()).is_some() && !gone(ledger));
             if is_there {
@@ -229,7 +230,7 @@ impl EtcdDesk {
         self.may_see(&under)?;
         tokio::spawn(async move {
             let bell = Arc::new(Bell::default());
-            let Some(_hanging) = desk.node().bells().hang(under.clone(), &bell) else {
+            let Some(_hanging) = desk.node().bells().hang(under.clone(), &bell, &desk.client()) else {
                 // Whoever has hung up needs no reason.
                 let _ = replies.send(Err(Fault::too_many_requests().status())).await;
                 return;

@@ -5,9 +5,11 @@ mod about;
 mod access;
 mod desk;
 pub(crate) mod gateway;
+mod json_values;
 mod kv;
 mod lease;
 mod lock;
+mod slices;
 mod watch;
 mod watchers;
 
@@ -138,8 +140,8 @@ impl Watch for EtcdDoor {
         &self,
         request: Request<Streaming<pb::WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let needs = self.needs_leader(request.metadata())?;
-        Ok(Response::new(self.desk_of(&request).watch(request.into_inner(), needs)))
+        let (needs, desk) = (self.needs_leader(request.metadata())?, self.desk_of(&request));
+        Ok(Response::new(desk.watch(request.into_inner(), needs)))
     }
 }
 
@@ -185,8 +187,14 @@ impl Lease for EtcdDoor {
     }
 }
 
-/// Members are changed by `tenure cluster`.
-const NOT_HERE: &str = "members are changed with `tenure cluster add` and `tenure cluster remove`";
+/// What `member promote` does elsewhere happens by itself here.
+const NO_PROMOTION: &str = "a new member votes by itself once it has caught up; `tenure cluster status` shows it. Nothing was \
+     changed";
+/// Members say themselves where they are.
+const NO_UPDATE: &str =
+    "a member says itself where it is: start it with `--peer-advertise` and `--advertise`. Nothing was changed";
+const NO_ADDITION: &str = "members are added with `tenure cluster add ID=HOST:PORT`. Nothing was changed";
+const NO_REMOVAL: &str = "members are removed with `tenure cluster remove ID`. Nothing was changed";
 
 #[tonic::async_trait]
 impl Cluster for EtcdDoor {
@@ -194,21 +202,21 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberAddRequest>,
     ) -> Result<Response<pb::MemberAddResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_ADDITION)
     }
 
     async fn member_remove(
         &self,
         _request: Request<pb::MemberRemoveRequest>,
     ) -> Result<Response<pb::MemberRemoveResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_REMOVAL)
     }
 
     async fn member_update(
         &self,
         _request: Request<pb::MemberUpdateRequest>,
     ) -> Result<Response<pb::MemberUpdateResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_UPDATE)
     }
 
     async fn member_list(
@@ -222,7 +230,7 @@ impl Cluster for EtcdDoor {
         &self,
         _request: Request<pb::MemberPromoteRequest>,
     ) -> Result<Response<pb::MemberPromoteResponse>, Status> {
-        unimplemented(NOT_HERE)
+        unimplemented(NO_PROMOTION)
     }
 }
 
@@ -230,9 +238,8 @@ impl Cluster for EtcdDoor {
 impl Maintenance for EtcdDoor {
     type SnapshotStream = Replies<pb::SnapshotResponse>;
 
-    /// Alarms are raised and end by themselves: to set one or to take it back changes nothing.
-    async fn alarm(&self, _request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
-        self.tell(Call::Other, async { Ok(self.desk.alarms()) }).await
+    async fn alarm(&self, request: Request<pb::AlarmRequest>) -> Result<Response<pb::AlarmResponse>, Status> {
+        self.tell(Call::Other, async { self.desk.alarm(request.get_ref()) }).await
     }
 
     async fn status(&self, _request: Request<pb::StatusRequest>) -> Result<Response<pb::StatusResponse>, Status> {
@@ -248,15 +255,15 @@ impl Maintenance for EtcdDoor {
     }
 
     async fn hash(&self, _request: Request<pb::HashRequest>) -> Result<Response<pb::HashResponse>, Status> {
-        self.tell(Call::Other, async { Ok(self.desk.hash()) }).await
+        self.tell(Call::Other, self.desk.hash()).await
     }
 
     async fn hash_kv(&self, request: Request<pb::HashKvRequest>) -> Result<Response<pb::HashKvResponse>, Status> {
-        self.tell(Call::Other, async { self.desk.hash_kv(request.into_inner()) }).await
+        self.tell(Call::Other, self.desk.hash_kv(request.into_inner())).await
     }
 
-    async fn snapshot(&self, request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        self.tell(Call::Backup, self.desk_of(&request).snapshot()).await
+    async fn snapshot(&self, _request: Request<pb::SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.tell(Call::Backup, async { Err(about::no_snapshot()) }).await
     }
 
     async fn move_leader(
@@ -297,7 +304,7 @@ macro_rules! no_users {
                 &self,
                 _request: Request<pb::$request>,
             ) -> Result<Response<pb::$response>, Status> {
-                unimplemented("there are no users and roles; API keys are in the server's own file")
+                unimplemented(access::NO_USERS)
             })*
         }
     };

@@ -3,11 +3,12 @@
 //! has taken what was made.
 
 use super::access::of_stream;
-use super::watchers::{Told, Watcher, Watchers};
+use super::watchers::{Watcher, Watchers};
 use super::{EtcdDesk, Replies};
 use crate::bells::Bell;
 use crate::limits::{
-    BELLS_PER_WATCH_MAX, LEADER_PAUSE, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX, WATCHED_BYTES_MAX,
+    BELLS_PER_WATCH_MAX, LEADER_PAUSE, LEADERLESS_MAX, PROGRESS_INTERVAL, WATCH_ANSWERS_MAX, WATCH_QUEUED_EVENTS_MAX,
+    WATCH_TURN, WATCHED_BYTES_MAX,
 };
 use futures::{Stream, StreamExt};
 use std::pin::pin;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::watch_request::RequestUnion as Ask;
 use tenure_api::etcd::{Fault, read_keys};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
@@ -32,12 +33,17 @@ pub(super) type Led = watch::Receiver<bool>;
 /// Whoever is to be told has hung up.
 struct Gone;
 
+/// An answer that waits to be read, and the room that it takes until then.
+type Queued = (Result<pb::WatchResponse, Status>, Option<OwnedSemaphorePermit>);
+
 /// One stream of watchers.
 struct Watching {
     desk: EtcdDesk,
     bell: Arc<Bell>,
     watchers: Watchers,
-    replies: mpsc::Sender<Result<pb::WatchResponse, Status>>,
+    replies: mpsc::Sender<Queued>,
+    /// Room for the events of answers that wait to be read.
+    room: Arc<Semaphore>,
 }
 
 impl EtcdDesk {
@@ -48,9 +54,10 @@ impl EtcdDesk {
         needs: Option<Led>,
     ) -> Replies<pb::WatchResponse> {
         let (replies, receiver) = mpsc::channel(WATCH_ANSWERS_MAX);
-        let watching = Watching { desk: self.clone(), bell: Arc::default(), watchers: Watchers::default(), replies };
-        tokio::spawn(watching.run(asked, needs));
-        ReceiverStream::new(receiver).boxed()
+        let (bell, watchers) = (Arc::default(), Watchers::default());
+        let room = Arc::new(Semaphore::new(WATCH_QUEUED_EVENTS_MAX));
+        tokio::spawn(Watching { desk: self.clone(), bell, watchers, replies, room }.run(asked, needs));
+        ReceiverStream::new(receiver).map(|(reply, _room)| reply).boxed()
     }
 
     /// Returns when somebody leads, and a majority says so. A node whose leader fell silent still believes in it.
@@ -99,7 +106,7 @@ impl Watching {
                     Some(Ok(_)) => Ok(()),
                     Some(Err(status)) => {
                         // Whoever has hung up needs no reason.
-                        let _ = self.replies.send(Err(of_stream(status))).await;
+                        let _ = self.replies.send((Err(of_stream(status)), None)).await;
                         return;
                     }
                     None => {
@@ -111,7 +118,7 @@ impl Watching {
                 _ = idle.tick() => self.tell_progress().await,
                 () = &mut leaderless => {
                     // Whoever has hung up needs no reason.
-                    let _ = self.replies.send(Err(Fault::no_leader().status())).await;
+                    let _ = self.replies.send((Err(Fault::no_leader().status()), None)).await;
                     return;
                 }
                 () = replies.closed() => return,
@@ -165,8 +172,9 @@ impl Watching {
         }
         let id = self.watchers.number(asked.watch_id);
         let id = id.ok_or("mvcc: duplicate watch ID provided on the WatchStream")?;
-        let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell);
-        let hanging = hanging.ok_or("tenure: this node has no room for more watchers")?;
+        let hanging = self.desk.node().bells().hang(keys.clone(), &self.bell, &self.desk.client());
+        let hanging = hanging
+            .ok_or("tenure: this client has its share of the watchers of this node, half of what others leave")?;
         let room = self.desk.room_for_watcher().map_err(|fault| fault.text)?;
         Ok(Watcher::new(id, keys, asked, (hanging, room)))
     }
@@ -188,32 +196,54 @@ impl Watching {
     /// Tells one watcher what it has not seen yet.
     async fn catch_up(&mut self, id: i64) -> Result<(), Gone> {
         loop {
-            let told = self.desk.node().read_stale(|ledger| self.watchers.of_one(ledger, id));
-            let Some(told) = told else { return Ok(()) };
-            let more = told.more;
+            let excerpt = self.desk.node().read_stale(|ledger| self.watchers.read_for_one(ledger, id));
+            let page = match excerpt {
+                None => return Ok(()),
+                Some(Ok(excerpt)) => excerpt.page(),
+                Some(Err(compacted)) => {
+                    let ended = self.watchers.end_one(id, compacted);
+                    return self.tell(ended).await;
+                }
+            };
+            let told = self.watchers.told_of_one(id, &page);
             self.tell(told).await?;
-            if !more {
+            if !page.more {
                 return Ok(());
             }
         }
     }
 
-    /// Tells all watchers what has changed since a revision.
+    /// Tells all watchers what has changed since a revision. The ledger is free while they are told, and no answer is made
+    /// before there is room for it.
     async fn tell_all(&mut self, from: u64) -> Result<(), Gone> {
         let mut from = from;
         loop {
-            let told = self.desk.node().read_stale(|ledger| self.watchers.of_all(ledger, from));
-            let (more, upto) = (told.more, told.upto);
-            self.tell(told).await?;
-            if !more {
+            let excerpt = self.desk.node().read_stale(|ledger| self.watchers.read_for_all(ledger, from));
+            let page = match excerpt {
+                Ok(excerpt) => excerpt.page(),
+                Err(compacted) => {
+                    let ended = self.watchers.end_all(compacted);
+                    self.tell(ended).await?;
+                    continue;
+                }
+            };
+            for (told, count) in self.watchers.told_of_all(&page).zip(1_usize..) {
+                self.tell(told).await?;
+                if count.is_multiple_of(WATCH_TURN) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.watchers.have_seen(page.upto);
+            if !page.more {
                 return Ok(());
             }
-            from = upto + 1;
+            from = page.upto + 1;
         }
     }
 
-    async fn tell(&mut self, told: Told) -> Result<(), Gone> {
-        for response in told.responses {
+    async fn tell(&self, responses: impl IntoIterator<Item = pb::WatchResponse> + Send) -> Result<(), Gone> {
+        let responses: Vec<_> = responses.into_iter().collect();
+        for response in responses {
             let header = response.header.map(|header| self.desk.signed(header));
             self.send(pb::WatchResponse { header, ..response }).await?;
         }
@@ -248,7 +278,13 @@ impl Watching {
         pb::WatchResponse { header: Some(self.desk.header(kv_revision)), ..pb::WatchResponse::default() }
     }
 
+    /// Waits for room: for one more answer, and for its events, which share keys and values with the ledger.
     async fn send(&self, response: pb::WatchResponse) -> Result<(), Gone> {
-        self.replies.send(Ok(response)).await.map_err(|_| Gone)
+        let events = response.events.len().clamp(1, WATCH_QUEUED_EVENTS_MAX);
+        let room = self.room.clone().acquire_many_owned(u32::try_from(events).unwrap_or(u32::MAX));
+        tokio::select! {
+            room = room => self.replies.send((Ok(response), room.ok())).await.map_err(|_| Gone),
+            () = self.replies.closed() => Err(Gone),
+        }
     }
 }

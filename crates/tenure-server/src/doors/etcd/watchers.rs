@@ -1,4 +1,5 @@
-//! The watchers of one stream, and what each of them is told. It reads the ledger and sends nothing.
+//! The watchers of one stream, and what each of them receives. The ledger is read page by page; the answers to each watcher are
+//! made afterwards, one answer after the other. Keys and values are shared with the ledger, not copied.
 
 use crate::access::WatchRoom;
 use crate::bells::Hanging;
@@ -9,17 +10,7 @@ use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::etcdserverpb::watch_create_request::FilterType;
 use tenure_api::etcd::mvccpb::Event;
 use tenure_api::etcd::{header, write_change};
-use tenure_core::{Change, Key, Keys, Ledger, Refusal};
-
-/// What a page of changes tells the watchers.
-#[derive(Default)]
-pub(super) struct Told {
-    pub(super) responses: Vec<pb::WatchResponse>,
-    /// The last revision of the page.
-    pub(super) upto: u64,
-    /// Whether there is another page.
-    pub(super) more: bool,
-}
+use tenure_core::{Change, Key, KeyValue, Keys, Ledger, Refusal};
 
 /// Where a watcher is woken, and its room among those of its key.
 type Place = (Hanging, WatchRoom);
@@ -63,14 +54,21 @@ impl Watcher {
     }
 
     /// The event that a change is to this watcher, if it is one.
-    fn event(&self, change: &Change<'_>) -> Option<Event> {
-        let wanted = if change.became.is_some() { self.puts } else { self.deletes };
-        let is_new = !self.is_over && change.kv_revision >= self.next;
-        (wanted && is_new && self.keys.cover(change.key.bytes())).then(|| write_change(change, self.prev))
+    fn event(&self, changed: &Changed) -> Option<Event> {
+        let wanted = if changed.is_put { self.puts } else { self.deletes };
+        let is_new = !self.is_over && changed.kv_revision >= self.next;
+        if !wanted || !is_new || !self.keys.cover(changed.key.bytes()) {
+            return None;
+        }
+        let Event { r#type, kv, prev_kv } = &changed.event;
+        Some(Event { r#type: *r#type, kv: kv.clone(), prev_kv: prev_kv.clone().filter(|_| self.prev) })
     }
 
     /// What it is told at once: one response, or several if it takes them in pieces.
-    fn responses(&self, kv_revision: u64, events: Vec<Event>, out: &mut Vec<pb::WatchResponse>) {
+    fn responses(&self, kv_revision: u64, events: Vec<Event>) -> Vec<pb::WatchResponse> {
+        if events.is_empty() {
+            return Vec::new();
+        }
         let whole = pb::WatchResponse {
             header: Some(header(kv_revision)),
             watch_id: self.id,
@@ -78,33 +76,130 @@ impl Watcher {
             ..pb::WatchResponse::default()
         };
         if !self.fragment || whole.encoded_len() < ETCD_MESSAGE_BYTES_MAX {
-            return out.push(whole);
+            return vec![whole];
         }
+        let (mut pieces, mut bytes) = (Vec::new(), 0);
         let mut piece = pb::WatchResponse { events: Vec::new(), ..whole.clone() };
-        let mut bytes = 0;
         for event in whole.events {
             let weight = event.encoded_len();
             if bytes > 0 && bytes + weight >= ETCD_MESSAGE_BYTES_MAX {
                 let events = std::mem::take(&mut piece.events);
-                out.push(pb::WatchResponse { events, fragment: true, ..piece.clone() });
+                pieces.push(pb::WatchResponse { events, fragment: true, ..piece.clone() });
                 bytes = 0;
             }
             bytes += weight;
             piece.events.push(event);
         }
-        out.push(piece);
+        pieces.push(piece);
+        pieces
     }
 
     /// It asked for what is forgotten.
-    fn end(&mut self, compacted: u64, out: &mut Vec<pb::WatchResponse>) {
+    fn end(&mut self, compacted: u64) -> pb::WatchResponse {
         self.is_over = true;
-        out.push(pb::WatchResponse {
+        pb::WatchResponse {
             header: Some(pb::ResponseHeader::default()),
             watch_id: self.id,
             canceled: true,
             compact_revision: i64::try_from(compacted).unwrap_or(i64::MAX),
             ..pb::WatchResponse::default()
-        });
+        }
+    }
+}
+
+/// A change of a key as it was read from the ledger, with which it shares everything.
+struct Found {
+    kv_revision: u64,
+    key: Key,
+    became: Option<KeyValue>,
+    before: Option<KeyValue>,
+}
+
+impl Found {
+    fn of(change: &Change<'_>) -> Self {
+        let Change { kv_revision, key, became, before } = *change;
+        Self { kv_revision, key: key.clone(), became: became.cloned(), before: before.cloned() }
+    }
+
+    /// How many bytes of keys and values it keeps from being forgotten.
+    fn bytes(&self) -> usize {
+        let value = |value: &Option<KeyValue>| value.as_ref().map_or(0, |value| value.value.len());
+        self.key.bytes().len() + value(&self.became) + value(&self.before)
+    }
+}
+
+/// A change of a key, and the message about it.
+struct Changed {
+    kv_revision: u64,
+    key: Key,
+    is_put: bool,
+    /// With what the key was before.
+    event: Event,
+}
+
+impl From<Found> for Changed {
+    fn from(found: Found) -> Self {
+        let Found { kv_revision, key, became, before } = found;
+        let change = Change { kv_revision, key: &key, became: became.as_ref(), before: before.as_ref() };
+        let event = write_change(&change, true);
+        Self { kv_revision, is_put: became.is_some(), event, key }
+    }
+}
+
+/// Some changes as they were read from the ledger, in order, each revision whole.
+#[derive(Default)]
+pub(super) struct Excerpt {
+    found: Vec<Found>,
+    /// The keyspace's revision when it was read.
+    now: u64,
+    /// The last revision that it covers.
+    upto: u64,
+    /// Whether there are more.
+    more: bool,
+}
+
+impl Excerpt {
+    /// Reads the changes from a revision on of keys that are of interest. What takes longer than to read is left to `page`, when
+    /// the ledger is free again.
+    fn read(ledger: &Ledger, from: u64, is_of_interest: impl Fn(&Key) -> bool) -> Result<Self, u64> {
+        let now = ledger.kv_revision();
+        let mut excerpt = Self { now, upto: now, ..Self::default() };
+        let (mut looked, mut bytes, mut revision) = (0, 0, 0);
+        for change in ledger.changes_from(from).map_err(|refusal| compacted(&refusal))? {
+            // A revision is taken whole or not at all.
+            let is_full = looked >= WATCH_CHANGES_MAX || bytes >= WATCH_PAGE_BYTES;
+            if is_full && change.kv_revision != revision {
+                (excerpt.more, excerpt.upto) = (true, revision);
+                break;
+            }
+            (looked, revision) = (looked + 1, change.kv_revision);
+            if is_of_interest(change.key) {
+                let found = Found::of(&change);
+                bytes += found.bytes();
+                excerpt.found.push(found);
+            }
+        }
+        Ok(excerpt)
+    }
+
+    /// The same with a message for each change.
+    pub(super) fn page(self) -> Page {
+        let Self { found, now, upto, more } = self;
+        Page { changes: found.into_iter().map(Changed::from).collect(), now, upto, more }
+    }
+}
+
+/// Some changes with their messages, which all watchers of a stream share.
+pub(super) struct Page {
+    changes: Vec<Changed>,
+    now: u64,
+    pub(super) upto: u64,
+    pub(super) more: bool,
+}
+
+impl Page {
+    fn revisions(&self) -> impl Iterator<Item = &[Changed]> {
+        self.changes.chunk_by(|a, b| a.kv_revision == b.kv_revision)
     }
 }
 
@@ -165,79 +260,66 @@ impl Watchers {
         true
     }
 
-    /// What one watcher has not been told yet, as one response for the whole page.
-    pub(super) fn of_one(&mut self, ledger: &Ledger, id: i64) -> Option<Told> {
-        let watcher = self.all.get_mut(&id)?;
-        let mut told = Told::default();
-        let changes = match ledger.changes_from(watcher.next) {
-            Ok(changes) => changes,
-            Err(refusal) => {
-                watcher.end(compacted(&refusal), &mut told.responses);
-                return Some(told);
-            }
-        };
-        let mut page = Page::default();
-        let mut events = Vec::new();
-        for change in changes {
-            if !page.takes(change.kv_revision) {
-                told.more = true;
-                break;
-            }
-            if let Some(event) = watcher.event(&change) {
-                page.bytes += event.encoded_len();
-                events.push(event);
-            }
-        }
-        if !events.is_empty() {
-            watcher.responses(ledger.kv_revision(), events, &mut told.responses);
-        }
-        let seen = if told.more { page.revision } else { ledger.kv_revision() };
-        watcher.next = watcher.next.max(seen + 1);
-        Some(told)
+    /// The next page for one watcher, if it is there; or the revision that was compacted, if it asked for an older one.
+    pub(super) fn read_for_one(&self, ledger: &Ledger, id: i64) -> Option<Result<Excerpt, u64>> {
+        let watcher = self.all.get(&id)?;
+        Some(Excerpt::read(ledger, watcher.next, |key| watcher.keys.cover(key.bytes())))
     }
 
-    /// What all watchers are told of the changes from a revision on, one response for each watcher and revision.
-    pub(super) fn of_all(&mut self, ledger: &Ledger, from: u64) -> Told {
-        let mut told = Told { upto: ledger.kv_revision(), ..Told::default() };
-        // Watchers that are behind what is compacted end; the others must not miss what came after it.
-        let changes = loop {
-            match ledger.changes_from(from.max(self.furthest_back())) {
-                Ok(changes) => break changes,
-                Err(refusal) => self.end_all(compacted(&refusal), &mut told.responses),
-            }
-        };
-        let (mut page, mut of_revision, mut revision) = (Page::default(), BTreeMap::<i64, Vec<Event>>::new(), 0);
-        for change in changes {
-            if change.kv_revision != revision {
-                self.flush(revision, &mut of_revision, &mut told.responses);
-                revision = change.kv_revision;
-            }
-            if !page.takes(revision) {
-                (told.more, told.upto) = (true, page.revision);
-                break;
-            }
-            let of_key = self.of_one.get(change.key).into_iter().flatten();
-            for id in of_key.chain(&self.of_several) {
-                if let Some(event) = self.all[id].event(&change) {
-                    page.bytes += event.encoded_len();
-                    of_revision.entry(*id).or_default().push(event);
-                }
-            }
-        }
-        self.flush(revision, &mut of_revision, &mut told.responses);
-        self.all.values_mut().for_each(|watcher| watcher.next = watcher.next.max(told.upto + 1));
-        told
+    /// What one watcher receives of a page: one response for all of it.
+    pub(super) fn told_of_one(&mut self, id: i64, page: &Page) -> Vec<pb::WatchResponse> {
+        let Some(watcher) = self.all.get_mut(&id) else { return Vec::new() };
+        let events = page.changes.iter().filter_map(|changed| watcher.event(changed)).collect();
+        let responses = watcher.responses(page.now, events);
+        watcher.next = watcher.next.max(page.upto + 1);
+        responses
     }
 
-    fn flush(&self, revision: u64, events: &mut BTreeMap<i64, Vec<Event>>, out: &mut Vec<pb::WatchResponse>) {
-        for (id, events) in std::mem::take(events) {
-            self.all[&id].responses(revision, events, out);
-        }
+    /// The next page for all watchers, of changes from a revision on; or the revision that was compacted, if one of them is
+    /// older.
+    pub(super) fn read_for_all(&self, ledger: &Ledger, from: u64) -> Result<Excerpt, u64> {
+        let is_watched = |key: &Key| !self.of_several.is_empty() || self.of_one.contains_key(key);
+        Excerpt::read(ledger, from.max(self.furthest_back()), is_watched)
     }
 
-    fn end_all(&mut self, compacted: u64, out: &mut Vec<pb::WatchResponse>) {
+    /// What each watcher receives of each revision of a page, made when it is asked for: nothing, one response, or several
+    /// pieces.
+    pub(super) fn told_of_all<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = Vec<pb::WatchResponse>> + 'a {
+        page.revisions().flat_map(|changes| self.told_of_revision(changes))
+    }
+
+    fn told_of_revision<'a>(&'a self, changes: &'a [Changed]) -> impl Iterator<Item = Vec<pb::WatchResponse>> + 'a {
+        let mut of_one = BTreeMap::<i64, Vec<&Changed>>::new();
+        for changed in changes {
+            for id in self.of_one.get(&changed.key).into_iter().flatten() {
+                of_one.entry(*id).or_default().push(changed);
+            }
+        }
+        let ids: BTreeSet<i64> = self.of_several.iter().chain(of_one.keys()).copied().collect();
+        ids.into_iter().map(move |id| {
+            let watcher = &self.all[&id];
+            let events: Vec<Event> = match of_one.get(&id) {
+                Some(of_key) => of_key.iter().filter_map(|changed| watcher.event(changed)).collect(),
+                None => changes.iter().filter_map(|changed| watcher.event(changed)).collect(),
+            };
+            watcher.responses(changes.first().map_or(0, |first| first.kv_revision), events)
+        })
+    }
+
+    /// All have been told of everything up to a revision.
+    pub(super) fn have_seen(&mut self, upto: u64) {
+        self.all.values_mut().for_each(|watcher| watcher.next = watcher.next.max(upto + 1));
+    }
+
+    /// Ends one watcher, which asked for what is forgotten.
+    pub(super) fn end_one(&mut self, id: i64, compacted: u64) -> Option<pb::WatchResponse> {
+        self.all.get_mut(&id).map(|watcher| watcher.end(compacted))
+    }
+
+    /// Ends all watchers that are behind what is compacted. The others must not miss what came after it.
+    pub(super) fn end_all(&mut self, compacted: u64) -> Vec<pb::WatchResponse> {
         let behind = self.all.values_mut().filter(|watcher| !watcher.is_over && watcher.next < compacted);
-        behind.for_each(|watcher| watcher.end(compacted, out));
+        behind.map(|watcher| watcher.end(compacted)).collect()
     }
 
     /// The first revision that some watcher has not been told of.
@@ -264,32 +346,11 @@ fn compacted(refusal: &Refusal) -> u64 {
     if let Refusal::Compacted { compacted } = refusal { *compacted } else { 0 }
 }
 
-/// How much is looked at before the ledger is let go.
-#[derive(Default)]
-struct Page {
-    changes: usize,
-    bytes: usize,
-    /// The last revision that was taken.
-    revision: u64,
-}
-
-impl Page {
-    /// Takes another change, unless the page is full. A revision is taken whole or not at all.
-    fn takes(&mut self, revision: u64) -> bool {
-        let is_full = self.changes >= WATCH_CHANGES_MAX || self.bytes >= WATCH_PAGE_BYTES;
-        if is_full && revision != self.revision && self.revision != 0 {
-            return false;
-        }
-        self.changes += 1;
-        self.revision = revision;
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bells::{Bell, Bells};
+    use crate::shares::Client;
     use std::sync::Arc;
     use tenure_core::limits::RULES_MAX;
     use tenure_core::{Command, Compact, Entry, Hang, Leader, Moment, Put};
@@ -307,7 +368,7 @@ mod tests {
 
     fn watch(watchers: &mut Watchers, bells: &Arc<Bells>, key: &str, next: u64) {
         let keys = Keys::One(Key::parse(key.as_bytes()).unwrap());
-        let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default())).unwrap();
+        let hanging = bells.hang(keys.clone(), &Arc::new(Bell::default()), &Client::default()).unwrap();
         let id = watchers.number(0).unwrap();
         let watcher = Watcher::new(id, keys, &pb::WatchCreateRequest::default(), (hanging, WatchRoom::default()));
         watchers.add(Watcher { next, ..watcher });
@@ -323,10 +384,33 @@ mod tests {
         watch(&mut watchers, &bells, "b", seen + 1);
         write(&mut ledger, "b");
         apply(&mut ledger, Command::Compact(Compact { revision: i64::try_from(seen).unwrap() }));
-        let told = watchers.of_all(&ledger, 2);
-        let ends: Vec<_> =
-            told.responses.iter().map(|told| (told.watch_id, told.canceled, told.events.len())).collect();
-        assert_eq!(ends, [(0, true, 0), (1, false, 1)]);
-        assert_eq!(told.upto, seen + 1);
+        let compacted = watchers.read_for_all(&ledger, 2).err().unwrap();
+        let ended = watchers.end_all(compacted);
+        let page = watchers.read_for_all(&ledger, 2).ok().unwrap().page();
+        let told = watchers.told_of_all(&page);
+        let told: Vec<_> = ended
+            .into_iter()
+            .chain(told.flatten())
+            .map(|told| (told.watch_id, told.canceled, told.events.len()))
+            .collect();
+        assert_eq!(told, [(0, true, 0), (1, false, 1)]);
+        assert_eq!((page.upto, page.more), (seen + 1, false));
+    }
+
+    /// A value with many watchers is in memory once: each of them receives the ledger's own bytes.
+    #[test]
+    fn a_watched_value_is_shared_by_all_watchers() {
+        let (mut ledger, bells, mut watchers) = (Ledger::default(), Arc::new(Bells::new()), Watchers::default());
+        (0..100).for_each(|_| watch(&mut watchers, &bells, "a", 2));
+        let value: Arc<[u8]> = [7; 10_000][..].into();
+        let key = Key::parse(b"a").unwrap();
+        apply(&mut ledger, Command::Put(Put { key, value: Some(value), lease: Hang::Free }));
+        let place = ledger.key(b"a").unwrap().value.as_ptr();
+        let page = watchers.read_for_all(&ledger, 2).ok().unwrap().page();
+        let told: Vec<pb::WatchResponse> = watchers.told_of_all(&page).flatten().collect();
+        assert_eq!(told.len(), 100);
+        for told in &told {
+            assert_eq!(told.events[0].kv.as_ref().unwrap().value.as_ptr(), place, "watcher {}", told.watch_id);
+        }
     }
 }

@@ -180,7 +180,7 @@ async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, w
     door.desk.may_discover(&request.service, &request.service_prefix)?;
     let wanted = Wanted::read(request)?;
     let bell = Arc::new(Bell::default());
-    let hanging = node.service_bells().hang(wanted.keys(), &bell);
+    let hanging = node.service_bells().hang(wanted.keys(), &bell, &door.desk.caller().client());
     let _hanging = hanging.ok_or(Unready::Overloaded { retry_after: RETRY_AFTER })?;
     // What is no longer kept has happened, and so has what another node told.
     let has_changed = node.read_stale(|ledger| match fleet::changed(ledger, &wanted, after) {

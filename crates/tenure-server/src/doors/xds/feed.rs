@@ -100,8 +100,12 @@ impl<D: Dialect> Feed<D> {
             // What is too long for a key is no service either.
             let Ok(key) = Key::parse(name.as_bytes()) else { continue };
             if !self.hung.contains_key(name) {
-                let hanging = self.node.service_bells().hang(Keys::One(key), &self.bell);
-                let full = || Status::resource_exhausted("too many services are watched; ask again a little later");
+                let hanging = self.node.service_bells().hang(Keys::One(key), &self.bell, &self.caller.client());
+                let full = || {
+                    Status::resource_exhausted(
+                        "this client watches its share of services, half of what others leave; ask again a little later",
+                    )
+                };
                 self.hung.insert(name.clone(), hanging.ok_or_else(full)?);
             }
         }
@@ -115,7 +119,7 @@ impl<D: Dialect> Feed<D> {
             let (before, wanted) = (at, &mut self.wanted);
             let followed = self.node.read_stale(|ledger| {
                 let mut at = before;
-                for event in ledger.events_after(before)?.take(FOLLOWED_EVENTS_MAX) {
+                for event in ledger.events_beside_keys_after(before)?.take(FOLLOWED_EVENTS_MAX) {
                     at = (event.revision, event.n);
                     if let Some(instance) = event.what.instance() {
                         wanted.changed(instance.service.as_str(), event.revision);
