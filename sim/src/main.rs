@@ -24,7 +24,7 @@ struct Args {
     /// Clients that claim one resource at a time, whose messages arrive, as in seeds of old.
     #[arg(long)]
     plain: bool,
-    /// Clients with the keeper of the Rust client in every seed, instead of in every third.
+    /// Clients with the keeper of the Rust client in every seed, instead of in every fifth.
     #[arg(long, conflicts_with = "plain")]
     keepers: bool,
     /// Print the trace of each run.

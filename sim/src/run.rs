@@ -161,7 +161,7 @@ fn run_on_paused_time(plan: Plan) -> Report {
 }
 
 /// One seed in so many has clients with keepers, so that the others take as long as before.
-const KEEPERS_EVERY: u64 = 3;
+const KEEPERS_EVERY: u64 = 5;
 
 const HOLDERS: usize = 5;
 const SCRIBES: u64 = 2;

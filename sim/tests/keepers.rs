@@ -58,3 +58,11 @@ fn keepers_that_count_from_receipt_are_caught() {
     let seed = first_caught(Plant::CountsFromReceipt, 60, &TWO_HOLD);
     assert!(seed.is_some(), "guards were valid for longer than was promised, and no violation says so");
 }
+
+#[test]
+fn keepers_replay() {
+    for nodes in [1, 3] {
+        let [one, two] = [0, 1].map(|_| run(plan(2, nodes)));
+        assert_eq!(one, two, "{nodes} nodes");
+    }
+}
