@@ -21,6 +21,9 @@ use tenure_core::{
 /// keys, or looks at them.
 const STEPS: usize = ENTRY_STEPS_MAX + ENTRY_CHANGES_MAX + COMMANDS_MAX + TXN_KEYS_MAX + DELETED_MAX;
 
+/// Commands of which each costs about ten thousand steps: many times what one entry may do, and done soon.
+const HEAVY: usize = 400;
+
 /// Entries after which every command of a full one has its answer: they are proposed again until they have.
 const ENTRIES: usize = 4096;
 
@@ -71,7 +74,7 @@ fn lines_that_begin_and_end_before_ten_thousand_holders() {
     let mut ledger = crowded("db");
     all_accepted(&mut ledger, 0, [grant(20_000, 600_000)]);
     let toggle = [acquire_on(20_000, "db", Wait::IN_LINE), cancel(20_000, "db")];
-    let commands = toggle.into_iter().cycle().take(COMMANDS_MAX).collect();
+    let commands = toggle.into_iter().cycle().take(HEAVY).collect();
     let answers = apply_too_much("lines", &mut ledger, commands);
     assert!(answers.iter().all(Result::is_ok));
 }
@@ -111,7 +114,7 @@ fn capacities_that_change_before_a_long_line() {
     let mut ledger = Ledger::default();
     all_accepted(&mut ledger, 0, [define(4), acquire_all(1, &["gpu"], units(4), 600_000)]);
     all_accepted(&mut ledger, 0, (0..WAITERS_MAX as u64).map(|n| acquire_all(10 + n, &["gpu"], units(1), 600_000)));
-    let commands = [define(5), define(4)].into_iter().cycle().take(COMMANDS_MAX).collect();
+    let commands = [define(5), define(4)].into_iter().cycle().take(HEAVY).collect();
     apply_too_much("capacities", &mut ledger, commands);
 }
 
@@ -122,7 +125,7 @@ fn breaks_that_are_refused() {
         (1..=HOLDERS_MAX as u64).flat_map(|n| (0..4).map(move |k| grant_under(n, 100_000 + 4 * n + k, 600_000)));
     all_accepted(&mut ledger, 0, children);
     let order = Break { resource: name("db"), fence: None, force: force(Free::Now), delay: Span::ZERO };
-    let answers = apply_too_much("breaks", &mut ledger, vec![Command::Break(order); COMMANDS_MAX]);
+    let answers = apply_too_much("breaks", &mut ledger, vec![Command::Break(order); HEAVY]);
     assert!(answers.iter().all(|answer| matches!(answer, Err(Refusal::Full { .. }))));
 }
 
@@ -160,7 +163,7 @@ fn searches_for_deadlocks() {
 #[test]
 fn searches_over_leases_that_wait_in_many_lines() {
     let mut ledger = Ledger::default();
-    let lines = 5000;
+    let lines = 2000;
     all_accepted(&mut ledger, 0, (0..lines).map(|n| acquire(10 + n, &format!("r/{n}"), 600_000)));
     all_accepted(&mut ledger, 0, [grant(1, 600_000), acquire_on(1, "mine", Wait::Never)]);
     for n in 0..lines {
@@ -184,7 +187,7 @@ fn epochs_that_would_supersede_ten_thousand() {
     let claims = HOLDERS_MAX as u64 - 1;
     all_accepted(&mut ledger, 0, [acquire_all(1, &["db"], Mode::Shared, 600_000)]);
     all_accepted(&mut ledger, 0, (0..claims).map(|n| claim(10 + n, 1, Mode::Shared, Wait::Never)));
-    let commands = (0..COMMANDS_MAX as u64).map(|n| claim(100_000 + n, 2, Mode::Exclusive, Wait::Never)).collect();
+    let commands = (0..HEAVY as u64).map(|n| claim(100_000 + n, 2, Mode::Exclusive, Wait::Never)).collect();
     let answers = apply_too_much("epochs", &mut ledger, commands);
     assert!(answers.iter().all(|answer| matches!(answer, Err(Refusal::Taken { .. }))));
 }
