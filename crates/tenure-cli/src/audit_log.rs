@@ -25,7 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// Lines that wait for the disk: some seconds of a busy server, and a few megabytes.
 const QUEUE_MAX: usize = 8192;
 
-/// What the writer is told.
+/// What the writer receives.
 enum Order {
     Line(Vec<u8>),
     /// Open the file again: it may have been renamed.
@@ -83,7 +83,7 @@ impl AuditLog {
     }
 }
 
-/// Where the writer is told something that is no line.
+/// Where the writer receives what is no line.
 #[derive(Clone)]
 pub(crate) struct Orders(SyncSender<Order>);
 

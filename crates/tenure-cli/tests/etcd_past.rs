@@ -1,4 +1,4 @@
-//! The past of keys by the etcd dialect: what is forgotten by itself, and what is told in pieces.
+//! The past of keys by the etcd dialect: what is forgotten by itself, and what is sent in pieces.
 #![allow(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
 use crate::support::etcd::{Peer, reference};

@@ -177,7 +177,7 @@ pub(crate) const API_KEY_PREFIX_BYTES_MAX: usize = 256;
 pub(crate) const AUDIT_NAMES_MAX: usize = 16;
 pub(crate) const AUDIT_NAME_BYTES_MAX: usize = 256;
 
-/// The highest limit that the line of an API key may set: whoever wants more sets none.
+/// The highest limit that the line of an API key may set. Without one there is no limit.
 pub(crate) const KEY_LIMIT_MAX: u32 = 1_000_000_000;
 
 /// Nodes of a cluster, voters and learners together. More than seven voters only make every write wait for more disks.

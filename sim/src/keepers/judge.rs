@@ -19,7 +19,7 @@ use tokio::time::sleep;
 /// 2 s at least, to another server if one is silent.
 const GHOST_MS_MAX: u64 = 2 * TTL_MAX.as_millis() as u64 + 2_000;
 
-/// Clocks differ by up to 1 % each, and a keeper is told what a ledger knew up to a look before.
+/// Clocks differ by up to 1 % each, and a keeper learns what a ledger knew up to a look before.
 const RATES: f64 = 1.02;
 
 /// The holder of all leases of a client.

@@ -14,7 +14,7 @@ use crate::reply::{Outcome, Refusal};
 use crate::time::Span;
 use alloc::vec::Vec;
 
-/// What a key is told that it may not do.
+/// What a key may not do, as a refusal says it.
 const LEASE_OF_OTHERS: &str = "renew, use or end a lease that was not begun with it";
 const CLAIM_OF_OTHERS: &str = "end a claim of a lease that was not begun with it";
 const KEY_OF_OTHERS: &str = "write or remove a key that hangs on no lease that was begun with it";

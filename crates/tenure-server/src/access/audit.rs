@@ -1,4 +1,4 @@
-//! What the audit log is told: one event for each change that a client asks for, and for each request that is refused for lack of
+//! What the audit log receives: one event for each change that a client asks for, and for each request that is refused for lack of
 //! rights. Reads and renewals are no changes. It tells names and never values, and decides nothing; who writes it down listens at
 //! [`AUDIT_TARGET`].
 
@@ -21,7 +21,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// What a command would change. None: it changes nothing that is told, or nobody listens.
+    /// What a command would change. None: it changes nothing that is logged, or there is no audit log.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         is_listened_to().then(|| of_command(command)).flatten()
     }
@@ -117,7 +117,7 @@ fn of_command(command: &Command) -> Option<Change> {
     }
 }
 
-/// The lease that was named; that of a new one is told by the answer.
+/// The lease that was named; the answer has the lease of a new one.
 const fn given(on: &On) -> Option<LeaseId> {
     match on {
         On::Given(lease) => Some(*lease),

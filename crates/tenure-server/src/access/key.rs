@@ -14,7 +14,7 @@ use tenure_core::{Actor, ApiKeyName, Reach};
 /// What every secret begins with, so that people and scanners know one when they see it.
 const MARK: &str = "tnr_";
 
-/// Bytes of chance in a secret: nobody guesses so many, so a plain hash keeps it.
+/// Bytes of chance in a secret: too many to guess, so a plain hash protects it.
 const SECRET_BYTES: usize = 32;
 
 type Hash = [u8; SHA256_OUTPUT_LEN];

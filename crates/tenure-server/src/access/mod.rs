@@ -67,7 +67,7 @@ impl Access {
         self.keys.is_some()
     }
 
-    /// Who shows this, whatever it may do, for what is told of a refusal.
+    /// The caller that shows this, whatever it may do, for the log of a refusal.
     pub(crate) fn who(&self, shown: Option<&[u8]>, at: Option<IpAddr>) -> Caller {
         let key = self.keys.as_ref().zip(shown).and_then(|(known, secret)| known.borrow().find(secret).cloned());
         key.map_or_else(|| Caller::from(at), |key| Caller::with(key, at))

@@ -41,7 +41,7 @@ use tokio::sync::oneshot;
 /// A server that has been silent for so long is not asked once more about a lease that was given up.
 const RESUME_SILENCE: Duration = Duration::from_secs(1);
 
-/// What whoever runs a keeper is to do.
+/// What the runner of a keeper is to do.
 pub enum Output {
     /// Open a link to a server, and tell the keeper when it stands and when it is over.
     Open {
@@ -110,7 +110,7 @@ struct Asker {
 
 /// What one client knows of its leases, and decides.
 pub struct Keeper {
-    /// The clock of the guards; the keeper is told the time.
+    /// The clock of the guards; the keeper receives the time.
     clock: Clock,
     chance: Chance,
     secret: u64,

@@ -1,4 +1,4 @@
-//! What a keeper is told by the program that it works for, and the way there.
+//! The requests of a program to its keeper, and their queue.
 
 use super::errand::{Got, Quest};
 use super::{Keeper, thread};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// What a keeper is told. There is no limit to the queue, but at most a few orders for each guard that lives.
+/// A request to a keeper. There is no limit to the queue, but at most a few orders for each guard that lives.
 pub(crate) enum Order {
     /// Get something.
     Get { errand: u64, quest: Quest, reply: oneshot::Sender<Result<Got, Error>> },
     /// It is not wanted any longer, whether it was got or not.
     Forget { errand: u64 },
-    /// Renew a lease because somebody decided so, with another TTL if it is not 0.
+    /// Renew a lease because the program decided so, with another TTL if it is not 0.
     Renew { lease: u64, ttl_ms: i64, reply: oneshot::Sender<Result<Duration, Error>> },
     /// Something was done with a lease.
     Touch { lease: u64 },
@@ -60,7 +60,7 @@ pub(crate) enum LetGo {
     Instance { lease: u64, service: String, id: String, number: u64 },
 }
 
-/// The way to a keeper. When the last one is gone, the keeper gives back what it was told to, and ends.
+/// The way to a keeper. When the last one is gone, the keeper gives back what it was asked to, and ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     orders: mpsc::UnboundedSender<Order>,

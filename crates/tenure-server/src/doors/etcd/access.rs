@@ -95,7 +95,7 @@ fn address(ip: IpAddr) -> String {
 }
 
 impl EtcdDoor {
-    /// The desk for whoever makes a call.
+    /// The desk for the caller.
     pub(super) fn desk_of<T>(&self, request: &tonic::Request<T>) -> EtcdDesk {
         self.desk_for(request.extensions())
     }
