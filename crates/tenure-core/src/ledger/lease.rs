@@ -306,8 +306,20 @@ impl Ledger {
         }
     }
 
-    /// Whether a new lease may begin on these terms.
+    /// Whether a new lease may begin on these terms, and there is room for it.
     pub(super) fn may_begin(&self, grant: &Grant) -> Result<(), Refusal> {
+        self.may_begin_so(grant)?;
+        self.has_room_for_lease(grant)
+    }
+
+    /// Whether there is room for one more lease.
+    pub(super) fn has_room_for_lease(&self, grant: &Grant) -> Result<(), Refusal> {
+        self.may_begin_another()?;
+        self.has_room_for(size::of_grant(grant))
+    }
+
+    /// Whether a new lease may begin on these terms.
+    pub(super) fn may_begin_so(&self, grant: &Grant) -> Result<(), Refusal> {
         if let Some(parent) = grant.parent {
             if parent == grant.lease {
                 return Err(Refusal::OwnParent { lease: parent });
@@ -320,8 +332,6 @@ impl Ledger {
             let class = self.named_class(name)?;
             grant.ttl.map_or(Ok(()), |ttl| class.accepts(ttl))?;
         }
-        self.may_begin_another()?;
-        self.has_room_for(size::of_grant(grant))?;
         grant.parent.map_or(Ok(()), |parent| self.may_bear(parent))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::Failure;
-use tenure_core::{Actor, ApiKeyName, Command, Compare, Key, Keys, Op, Reach, Txn};
+use tenure_core::{Actor, ApiKeyName, Command, Compare, Event, Key, Keys, Op, Reach, Txn};
 
 /// Who makes a request. Without a key, the server asks for none, or makes the request itself.
 #[derive(Clone, Debug, Default)]
@@ -122,10 +122,30 @@ impl Caller {
         Err(denied(&format!("the API key {key} may use names under {under} only, and {what} {name:?} is none of them")))
     }
 
-    /// Whether it may use a resource or a service by its name. A prefix `a/b/` has the service `a/b` in it.
+    /// A refusal without what lies outside the prefixes: the holders around a circle may wait for other names.
+    pub(crate) fn as_may_be_seen(&self, failure: Failure) -> Failure {
+        if !self.is_limited() || failure.circle.is_empty() {
+            return failure;
+        }
+        let message = "to wait for this would be a deadlock; nothing was changed".into();
+        Failure { circle: Vec::new(), message, ..failure }
+    }
+
+    /// Whether it may use a resource by its name.
     pub(crate) fn may_use(&self, name: &str) -> Result<(), Failure> {
-        let is_under = |prefix: &String| name.starts_with(prefix) || prefix.strip_suffix('/') == Some(name);
+        let is_under = |prefix: &String| name.starts_with(prefix);
         self.check(!self.is_limited() || self.prefixes().iter().any(is_under), "the name", name)
+    }
+
+    /// Whether it may use a service by its name. Its instances are `SERVICE/ID`, so a prefix `a/b/` has the service `a/b` in it.
+    pub(crate) fn may_use_service(&self, name: &str) -> Result<(), Failure> {
+        let is_under = |prefix: &String| name.starts_with(prefix) || prefix.strip_suffix('/') == Some(name);
+        self.check(!self.is_limited() || self.prefixes().iter().any(is_under), "the service", name)
+    }
+
+    /// Whether it may see an event: of a service outside its prefixes it sees none, also where `SERVICE/ID` begins like one inside.
+    pub(crate) fn may_see(&self, event: &Event) -> bool {
+        event.what.instance().is_none_or(|instance| self.may_use_service(instance.service.as_str()).is_ok())
     }
 
     /// Whether it may list or watch what begins so.
@@ -165,8 +185,22 @@ impl Caller {
         }
     }
 
-    /// Whether all names that a command is about are inside the prefixes. Leases are the ledger's business.
+    /// Whether the key is still the one with which the caller was let in. A stream ends when it is not, but what has come before
+    /// that may be read later.
+    pub(crate) fn still_has_its_key(&self) -> Result<(), Failure> {
+        let Some(key) = self.key.as_ref().filter(|key| key.is_retired()) else { return Ok(()) };
+        let name = &key.name;
+        let message =
+            format!("the API key {name} was revoked, or its rights have changed; nothing was changed; connect again");
+        Err(Failure { code: Code::Stopping.text().into(), message, ..Failure::default() })
+    }
+
+    /// Whether the caller may send a command: its key is valid, and all names that the command is about are inside the prefixes.
+    /// Leases are the ledger's business. What gives back is not refused for a key that was revoked.
     pub(crate) fn may_order(&self, command: &Command) -> Result<(), Failure> {
+        if !matches!(command, Command::Release(_) | Command::ReleaseLease(_) | Command::Cancel(_)) {
+            self.still_has_its_key()?;
+        }
         if !self.is_limited() {
             return Ok(());
         }
@@ -181,11 +215,11 @@ impl Caller {
             Command::Put(it) => self.may_use_key(&it.key),
             Command::Delete(it) => self.may_use_keys(&it.keys),
             Command::Txn(it) => self.may_do(it),
-            Command::Register(it) => self.may_use(it.instance.service.as_str()),
-            Command::UpdateInstance(it) => self.may_use(it.instance.service.as_str()),
-            Command::Drain(it) => self.may_use(it.instance.service.as_str()),
-            Command::Deregister(it) => self.may_use(it.instance.service.as_str()),
-            Command::SetHealth(it) => self.may_use(it.instance.service.as_str()),
+            Command::Register(it) => self.may_use_service(it.instance.service.as_str()),
+            Command::UpdateInstance(it) => self.may_use_service(it.instance.service.as_str()),
+            Command::Drain(it) => self.may_use_service(it.instance.service.as_str()),
+            Command::Deregister(it) => self.may_use_service(it.instance.service.as_str()),
+            Command::SetHealth(it) => self.may_use_service(it.instance.service.as_str()),
             // The ledger looks whose leases they are, and refuses those that are about more.
             Command::Grant(_) | Command::Renew(_) | Command::ReleaseLease(_) | Command::Revoke(_) => Ok(()),
             Command::SetClass(_) | Command::Compact(_) | Command::Attributed(_) => Ok(()),
@@ -260,10 +294,11 @@ mod tests {
     #[test]
     fn names_are_inside_a_prefix_or_denied() {
         let dan = caller(&["jobs/", "gpu"]);
-        for inside in ["jobs/a", "jobs/", "jobs", "gpu", "gpu7", "gpu/a"] {
-            assert!(dan.may_use(inside).is_ok(), "{inside}");
+        for inside in ["jobs/a", "jobs/", "gpu", "gpu7", "gpu/a"] {
+            assert!(dan.may_use(inside).is_ok() && dan.may_use_service(inside).is_ok(), "{inside}");
         }
-        for outside in ["job", "jobsx", "a/jobs/", "", "Jobs/a"] {
+        assert!(dan.may_use_service("jobs").is_ok() && dan.may_use_service("job").is_err());
+        for outside in ["job", "jobs", "jobsx", "a/jobs/", "", "Jobs/a"] {
             let failure = dan.may_use(outside).unwrap_err();
             assert_eq!(failure.code, "denied");
             assert!(failure.message.contains("jobs/, gpu"), "{}", failure.message);

@@ -8,6 +8,7 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 use tenure_core::{Actor, ApiKeyName, Reach};
 
@@ -114,12 +115,14 @@ impl fmt::Display for KeyRights {
 }
 
 /// A key as the server knows it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ApiKey {
     pub(crate) name: ApiKeyName,
     pub(crate) rights: KeyRights,
     pub(super) usage: Arc<Usage>,
     hash: Hash,
+    /// It is gone from the file, or its rights have changed: what was let in with it changes nothing any more.
+    retired: AtomicBool,
 }
 
 /// The keys that are let in.
@@ -175,13 +178,22 @@ impl ApiKeys {
         self.keys.get(found as usize)
     }
 
-    /// The same keys, of which those that were there before go on with what they use of their limits.
+    /// The same keys, of which those that were there before go on with what they use of their limits. Those before that are
+    /// gone, or have other rights now, are retired.
     pub(super) fn going_on(mut self, before: &Self) -> Self {
         for key in &mut self.keys {
-            if let Some(before) = before.again(key) {
-                *key = Arc::new(ApiKey { usage: before.usage.clone(), ..(**key).clone() });
+            match before.again(key) {
+                Some(same) if same.rights == key.rights => *key = same.clone(),
+                Some(changed) => {
+                    let (name, rights) = (key.name.clone(), key.rights.clone());
+                    let (usage, retired) = (changed.usage.clone(), AtomicBool::default());
+                    *key = Arc::new(ApiKey { name, rights, usage, hash: key.hash, retired });
+                }
+                None => {}
             }
         }
+        let goes_on = |old: &Arc<ApiKey>| self.again(old).is_some_and(|now| Arc::ptr_eq(now, old));
+        before.keys.iter().filter(|old| !goes_on(old)).for_each(|old| old.retired.store(true, Ordering::Release));
         self
     }
 
@@ -207,7 +219,12 @@ impl ApiKey {
             hash.strip_prefix("sha256:").and_then(read_hex).ok_or("its hash is not sha256: and 64 hex digits")?;
         let mut rights = KeyRights::from(role);
         options.iter().try_for_each(|option| rights.read(option))?;
-        Ok(Self { name, rights, usage: Arc::default(), hash })
+        Ok(Self { name, rights, usage: Arc::default(), hash, retired: AtomicBool::default() })
+    }
+
+    /// Whether it was taken out of the file, or has other rights now.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
     }
 
     /// With what its commands are logged. A key that may only read sends none, and would end nothing of others.

@@ -138,6 +138,7 @@ fn unauthenticated(why: &str) -> Failure {
 mod tests {
     use super::*;
     use axum::http::Method;
+    use tenure_core::{Command, Kind, LeaseId, ReleaseLease, Renew, Renewal};
 
     const OPEN: Rule = Rule::OPEN;
 
@@ -202,5 +203,28 @@ mod tests {
         assert_eq!(code(&line.replace("full", "hold"), hold).as_deref(), Some("stopping"));
         assert_eq!(code(&line.replace("full", "hold"), full).as_deref(), Some("denied"));
         assert_eq!(code(&format!("{line} prefix=a"), hold).as_deref(), Some("stopping"));
+    }
+
+    /// A stream sees the change later than this: what it has read of the client before is not sent any more.
+    #[test]
+    fn retired_key_gives_back_and_does_nothing_else() {
+        let (secret, line) = draw_api_key("ann", Role::Full).unwrap();
+        let keys = |text: &str| ApiKeys::parse(text).unwrap();
+        let access = Access::by(keys(&line));
+        let [_, hold, ..] = rules();
+        let admitted = || access.admit(Some(secret.as_bytes()), hold, None).unwrap();
+        let lease = LeaseId::from_number(1).unwrap();
+        let renews = Command::Renew(Renew { leases: vec![Renewal { lease, ttl: None }], kind: Kind::Auto });
+        let gives_back = Command::ReleaseLease(ReleaseLease::plain(lease));
+        let may = |caller: &Caller| (caller.may_order(&renews).is_ok(), caller.may_order(&gives_back).is_ok());
+        let caller = admitted();
+        access.replace(keys(&format!("# the same\n{line}")));
+        assert_eq!(may(&caller), (true, true));
+        access.replace(keys(&format!("{line} prefix=a")));
+        assert_eq!(may(&caller), (false, true), "its rights have changed");
+        let caller = admitted();
+        assert_eq!(may(&caller), (true, true));
+        access.replace(ApiKeys::default());
+        assert_eq!(may(&caller), (false, true), "it is gone");
     }
 }

@@ -79,15 +79,15 @@ impl Desk {
     async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Failure> {
         let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
         let request = v1::Request { id: 0, body: Some(ask) };
-        if self.caller.is_limited() {
-            // The leader trusts the node that passes a request on, so names are compared here.
+        if self.caller.key_name().is_some() {
+            // The leader trusts the node that passes a request on, so the key and its names are compared here.
             let command = read_request(request.body.clone(), &|| self.node.draw_lease()).map_err(bad)?;
             self.caller.may_order(&command)?;
         }
         let forward = peer::Forward { request: request.encode_to_vec().into(), actor: self.caller.actor() };
         let answer = self.node.forward(leader, forward).await.map_err(|not_yet| unready(&not_yet))?;
         match answer.body {
-            Some(Tell::Failure(failure)) => Err(failure),
+            Some(Tell::Failure(failure)) => Err(self.caller.as_may_be_seen(failure)),
             Some(tell) => Ok(tell),
             None => Err(unready(&Unready::Unknown)),
         }
@@ -98,7 +98,7 @@ impl Desk {
         let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
         let outcome = self.command(command).await?;
         match write_outcome(&outcome) {
-            Tell::Failure(failure) => Err(failure),
+            Tell::Failure(failure) => Err(self.caller.as_may_be_seen(failure)),
             tell => Ok(tell),
         }
     }
@@ -111,7 +111,7 @@ impl Desk {
 
     /// Whether the caller may discover a service, or the services under a prefix.
     pub(super) fn may_discover(&self, service: &str, prefix: &str) -> Result<(), Failure> {
-        if service.is_empty() { self.caller.may_list(prefix) } else { self.caller.may_use(service) }
+        if service.is_empty() { self.caller.may_list(prefix) } else { self.caller.may_use_service(service) }
     }
 
     async fn read<T>(&self, stale: bool, look: impl FnOnce(&Ledger, Moment) -> T) -> Result<T, Failure> {
@@ -191,13 +191,13 @@ impl Desk {
         request: &v1::ShowInstanceRequest,
     ) -> Result<v1::ShowInstanceReply, Failure> {
         let key = read_instance(&request.service, &request.id).map_err(bad)?;
-        self.caller.may_use(key.service.as_str())?;
+        self.caller.may_use_service(key.service.as_str())?;
         self.read(request.stale, |ledger, now| instance::show(ledger, &key, now)).await?.map_err(refused)
     }
 
     /// The lease that an instance hangs on, if it lives in the epoch and on the lease that are named; 0 names none.
     pub(super) async fn lease_of(&self, key: &InstanceKey, named: (u64, u64), stale: bool) -> Result<LeaseId, Failure> {
-        self.caller.may_use(key.service.as_str())?;
+        self.caller.may_use_service(key.service.as_str())?;
         self.read(stale, |ledger, _| instance::lease_of(ledger, key, named)).await?.map_err(refused)
     }
 
@@ -215,7 +215,7 @@ impl Desk {
             "" => self.caller.may_list(&request.prefix)?,
             name => self.caller.may_use(name)?,
         }
-        self.read(request.stale, |ledger, now| past::history(ledger, request, &wanted, now)).await
+        self.read(request.stale, |ledger, now| past::history(ledger, request, &wanted, &self.caller, now)).await
     }
 
     pub(super) fn status(&self) -> v1::StatusReply {

@@ -343,8 +343,8 @@ impl Tenure for NativeDoor {
         self.tell(Call::TransferLead, self.desk_of(&request).transfer_lead(request.get_ref().node)).await
     }
 
-    async fn backup(&self, _request: Request<v1::BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
-        let told = self.tell(Call::Backup, self.desk.backup()).await?;
+    async fn backup(&self, request: Request<v1::BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
+        let told = self.tell(Call::Backup, self.desk_of(&request).backup()).await?;
         let part = |bytes: &[u8]| Ok(v1::BackupPart { bytes: bytes.to_vec() });
         let parts = |whole: Bytes| {
             let count = whole.len().div_ceil(BACKUP_PART_BYTES);

@@ -131,6 +131,9 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
             | Command::Release(_)
             | Command::ReleaseLease(_)
             | Command::Cancel(_)
+            | Command::Register(_)
+            | Command::Deregister(_)
+            | Command::SetHealth(_)
     );
     if !keeps && let Err(failure) = desk.caller().take_request(node.monotonic()) {
         return last(Body::Failure(failure));
@@ -138,6 +141,10 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
     let change = Change::of(&command);
     let outcome = desk.command(command).await;
     let answer = outcome.as_ref().map_err(Clone::clone).map(write_outcome);
+    let answer = answer.map(|body| match body {
+        Body::Failure(failure) => Body::Failure(desk.caller().as_may_be_seen(failure)),
+        body => body,
+    });
     desk.audit(
         change,
         match &answer {

@@ -4,6 +4,7 @@
 use super::desk::Desk;
 use super::look::Page;
 use super::unready;
+use crate::access::Caller;
 use crate::limits::{WATCH_EVENTS_MAX, WATCH_PREFIXES_MAX};
 use crate::node::Node;
 use tenure_api::v1::{Cursor, Failure, WatchReply, WatchRequest};
@@ -27,11 +28,11 @@ pub(super) fn open(desk: &Desk, request: WatchRequest) -> Result<Replies, Box<Fa
     request.prefixes.iter().chain(one).try_for_each(|prefix| desk.caller().may_list(prefix)).map_err(Box::new)?;
     let node = desk.node().clone();
     let (replies, receiver) = mpsc::channel(1);
-    tokio::spawn(watch(node, request, replies));
+    tokio::spawn(watch(node, desk.caller().clone(), request, replies));
     Ok(ReceiverStream::new(receiver))
 }
 
-async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Failure>>) {
+async fn watch(node: Node, caller: Caller, request: WatchRequest, replies: mpsc::Sender<Result<WatchReply, Failure>>) {
     let wanted = Wanted::new(request.prefix, request.prefixes);
     let _watching = node.metrics().watching();
     let mut revisions = node.revisions();
@@ -64,7 +65,7 @@ async fn watch(node: Node, request: WatchRequest, replies: mpsc::Sender<Result<W
             Ok(events) => {
                 at = events.last().map_or(at, |event| (event.revision, event.n));
                 told = true;
-                room.send(Ok(write(&events, &wanted, at)));
+                room.send(Ok(write(&events, &wanted, &caller, at)));
             }
         }
     }
@@ -113,8 +114,8 @@ fn some<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<Event> {
     events.take_while(|event| page.takes_bytes(weight(event))).cloned().collect()
 }
 
-fn write(events: &[Event], wanted: &Wanted, at: Place) -> WatchReply {
-    let of_interest = events.iter().filter(|event| wanted.wants(event));
+fn write(events: &[Event], wanted: &Wanted, caller: &Caller, at: Place) -> WatchReply {
+    let of_interest = events.iter().filter(|event| wanted.wants(event) && caller.may_see(event));
     WatchReply {
         events: of_interest.map(tenure_api::event).collect(),
         cursor: Some(Cursor { revision: at.0.0, n: at.1 }),

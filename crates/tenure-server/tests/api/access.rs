@@ -234,6 +234,7 @@ fn key_with_prefixes_uses_names_inside_them_only() {
         "dan",
         &[
             ("POST", "/v1/acquire", claim("db/other", "dan")),
+            ("POST", "/v1/acquire", claim("jobs", "dan")),
             ("POST", "/v1/release", json!({"handle": "db/leader@1"})),
             ("POST", "/v1/break", json!({"resource": "db/leader", "by": "bob", "reason": "mine now", "now": true})),
             ("POST", "/v1/revoke", json!({"lease": lease, "by": "bob", "reason": "mine now", "now": true})),
@@ -321,10 +322,16 @@ fn requests_of_a_key_are_limited_and_renewals_are_not() {
     assert_eq!((why["code"].as_str(), refused.status), (Some("overloaded"), 429), "{why}");
     assert!(why["detail"].as_str().unwrap().contains("few may make 1 requests a second"), "{why}");
     assert!(why["retry_after_ms"].as_u64().unwrap() > 0, "{why}");
+    let agent = json!({
+        "endpoints": ["http://10.0.0.1:80"], "ttl_ms": 60_000, "epoch": 1,
+        "checks": [{"name": "up", "ttl_ms": 60_000}],
+    });
     // What keeps or gives back is never refused for it: so often, a limit of one a second would be met.
     for _ in 0..20 {
         keyed.yes("few", "POST", "/v1/renew", &json!({"handle": "jobs/a@1"}));
         keyed.yes("few", "POST", "/v1/leases/renew", &json!({"leases": [lease]}));
+        keyed.yes("few", "PUT", "/v1/instances/web/a", &agent);
+        keyed.yes("few", "PUT", "/v1/health/web/a", &json!({"check": "up", "health": "passing"}));
         keyed.yes("ops", "GET", "/v1/resources/jobs/a", &none());
     }
     keyed.yes("few", "DELETE", &format!("/v1/leases/{lease}"), &none());
@@ -344,6 +351,41 @@ fn watches_of_a_key_are_limited_until_one_is_closed() {
     assert_eq!(status, 200);
     assert_eq!(open("one").1, 400);
     assert_eq!(open("ops").1, 200, "others have their own");
+    let waits = "/v1/instances?service=web&after=1&wait_ms=1000";
+    assert_eq!(
+        keyed.ask("one", "GET", waits, &none()).no(),
+        (400, "too_many".into()),
+        "who waits for a change watches"
+    );
     drop(first);
     tenure_testkit::until_so("room for a watch", || open("one").1 == 200);
+}
+
+/// An instance that is registered again is a heartbeat: it needs no room for another lease.
+#[test]
+fn limit_of_leases_ends_no_lease_that_lives() {
+    let one = KeyRights { leases: Some(1), ..Role::Hold.into() };
+    let keyed = Keyed::with(&[("one", one)]);
+    let agent = json!({"endpoints": ["http://10.0.0.1:80"], "ttl_ms": 60_000, "epoch": 1});
+    let first = keyed.yes("one", "PUT", "/v1/instances/web/a", &agent);
+    let again = keyed.yes("one", "PUT", "/v1/instances/web/a", &agent);
+    assert_eq!(first["lease"], again["lease"]);
+    assert_eq!(keyed.ask("one", "PUT", "/v1/instances/web/b", &agent).no(), (400, "too_many".into()));
+}
+
+/// `jobs/web-` begins like an instance of `jobs`, and has the services below it inside, not that one.
+#[test]
+fn events_of_services_outside_the_prefixes_are_not_shown() {
+    let inside = |text: &str| KeyRights { prefixes: vec![text.into()], ..Role::Read.into() };
+    let keyed = Keyed::with(&[("web", inside("jobs/web-")), ("jobs", inside("jobs/")), ("ops", Role::Full.into())]);
+    let agent = json!({"endpoints": ["http://10.0.0.1:80"], "ttl_ms": 60_000});
+    keyed.yes("ops", "PUT", "/v1/instances/jobs/web-1", &agent);
+    keyed.yes("ops", "PUT", "/v1/instances/jobs/web-2/a", &agent);
+    let seen = |key: &str, path: &str| keyed.yes(key, "GET", path, &none())["events"].as_array().unwrap().len();
+    assert_eq!((seen("ops", "/v1/history?prefix=jobs/web-"), seen("jobs", "/v1/history?prefix=jobs/web-")), (2, 2));
+    assert_eq!(seen("web", "/v1/history?prefix=jobs/web-"), 1);
+    assert_eq!(
+        (seen("ops", "/v1/history?resource=jobs/web-1"), seen("web", "/v1/history?resource=jobs/web-1")),
+        (1, 0)
+    );
 }

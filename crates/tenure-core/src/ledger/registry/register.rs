@@ -43,7 +43,7 @@ impl Ledger {
                 if self.is_retry(&grant)? {
                     return self.registered_before(key, grant.lease);
                 }
-                self.may_begin(&grant)?;
+                self.may_begin_so(&grant)?;
                 grant.parent.map_or(Ok(()), |parent| self.room_in_tree(parent, 2))?;
                 Some(grant)
             }
@@ -58,6 +58,8 @@ impl Ledger {
         };
         self.no_older_epoch(key, register.epoch)?;
         self.may_take(key, register.epoch)?;
+        // An instance that is there already is found before the room for another lease is looked at: its agent renews the lease then.
+        begins.as_ref().map_or(Ok(()), |grant| self.has_room_for_lease(grant))?;
         let bytes = size::of_instance(key, &register.details) + begins.as_ref().map_or(0, size::of_grant);
         self.has_room_for(bytes)?;
         self.enter(register, begins.as_ref(), events);

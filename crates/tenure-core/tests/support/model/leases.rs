@@ -168,6 +168,11 @@ impl Model {
     }
 
     pub(super) fn may_begin(&self, grant: &Grant) -> Result<(), Refusal> {
+        self.may_begin_so(grant)?;
+        self.has_room_for_a_lease()
+    }
+
+    pub(super) fn may_begin_so(&self, grant: &Grant) -> Result<(), Refusal> {
         if grant.parent == Some(grant.lease) {
             return Err(Refusal::OwnParent { lease: grant.lease });
         }
@@ -178,7 +183,7 @@ impl Model {
             let class = self.classes.get(name).ok_or_else(|| Refusal::NoClass { class: name.clone() })?;
             grant.ttl.map_or(Ok(()), |ttl| in_range(class, ttl))?;
         }
-        self.has_room_for_a_lease()
+        Ok(())
     }
 
     /// Begins a lease. What its class presets is written into it, since a class may change later.

@@ -156,7 +156,7 @@ impl Model {
                     _ => Err(self.no_instance(key)),
                 };
             }
-            self.may_begin(grant)?;
+            self.may_begin_so(grant)?;
         } else {
             self.living(register.lease())?;
         }
@@ -184,8 +184,11 @@ impl Model {
                 });
             }
             older => {
-                let mut happened = Vec::new();
-                if older.is_some() {
+                let (is_replaced, mut happened) = (older.is_some(), Vec::new());
+                if grant.is_some() {
+                    self.has_room_for_a_lease()?;
+                }
+                if is_replaced {
                     let spared = grant.as_ref().map_or(Some(lease), |grant| grant.parent);
                     happened = self.take_off(key, &End::Superseded, Free::WhenVacated, spared);
                 }

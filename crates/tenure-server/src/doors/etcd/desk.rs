@@ -119,6 +119,11 @@ impl EtcdDesk {
     }
 
     async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Fault> {
+        if !matches!(ask, Ask::LeaseRevoke(_)) {
+            let retired =
+                |failure: Failure| Fault::ours(tonic::Code::Unauthenticated, format!("tenure: {}", failure.message));
+            self.caller.still_has_its_key().map_err(retired)?;
+        }
         self.may_order(&ask)?;
         let once = || {
             let (desk, ask) = (self.clone(), ask.clone());
@@ -179,10 +184,11 @@ impl EtcdDesk {
         self.caller.may_use_keys(keys).map_err(denied)
     }
 
-    /// Room for one more watcher of the caller's key.
+    /// Room for one more watcher of the caller's key, which counts as a request, too: it may read much of the past.
     pub(super) fn room_for_watcher(&self) -> Result<WatchRoom, Fault> {
         let full =
             |failure: Failure| Fault::ours(tonic::Code::ResourceExhausted, format!("tenure: {}", failure.message));
+        self.caller.take_request(self.node.monotonic()).map_err(full)?;
         self.caller.take_watcher().map_err(full)
     }
 

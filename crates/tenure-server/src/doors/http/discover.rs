@@ -178,6 +178,7 @@ fn patience(wait_ms: u64) -> Duration {
 async fn wait(door: &HttpDoor, request: &v1::DiscoverRequest, after: Revision, wait_ms: u64) -> Result<(), Problem> {
     let node = door.desk.node();
     door.desk.may_discover(&request.service, &request.service_prefix)?;
+    let _room = door.desk.caller().take_watcher()?;
     let wanted = Wanted::read(request)?;
     let bell = Arc::new(Bell::default());
     let hanging = node.service_bells().hang(wanted.keys(), &bell, &door.desk.caller().client());

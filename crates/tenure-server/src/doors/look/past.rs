@@ -1,6 +1,7 @@
 //! What happened, newest first.
 
 use super::Page;
+use crate::access::Caller;
 use crate::limits::HISTORY_PAGE;
 use tenure_api::{BadRequest, event, read_name, v1};
 use tenure_core::{Event, Ledger, Moment, Name, Revision};
@@ -36,6 +37,7 @@ pub(in crate::doors) fn history(
     ledger: &Ledger,
     request: &v1::HistoryRequest,
     wanted: &Wanted,
+    caller: &Caller,
     now: Moment,
 ) -> v1::HistoryReply {
     let mut page = Page::of(request.limit, HISTORY_PAGE);
@@ -44,7 +46,7 @@ pub(in crate::doors) fn history(
     let before = request.before.map_or((Revision(u64::MAX), u32::MAX), |at| (Revision(at.revision), at.n));
     let older = ledger.events_back().skip_while(|event| (event.revision, event.n) >= before);
     let mut last = None;
-    for each in older.filter(|event| wanted.wants(event)) {
+    for each in older.filter(|event| wanted.wants(event) && caller.may_see(event)) {
         let item = event(each);
         if !page.takes(&item) {
             reply.next = last;

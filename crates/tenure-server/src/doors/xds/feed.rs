@@ -90,7 +90,7 @@ impl<D: Dialect> Feed<D> {
     /// Takes in what is asked. A bell is hung up for every service before it is looked at, so that nothing is missed.
     fn hear(&mut self, ask: D::Ask) -> Result<(), Status> {
         let mut names = D::names(&ask).iter();
-        names.try_for_each(|name| self.caller.may_use(name)).map_err(|denied| failure_status(&denied))?;
+        names.try_for_each(|name| self.caller.may_use_service(name)).map_err(|denied| failure_status(&denied))?;
         if let Heard::Rejected(why) = self.dialect.read(ask, &mut self.wanted)? {
             let why: String = why.chars().take(500).collect();
             tracing::warn!(why, "Envoy does not take what it was told, and goes on with what it had");
