@@ -64,7 +64,7 @@ fn draw(output: Output, keygen: &Keygen) -> Result<(), Failure> {
     })?;
     let words = format!("{secret}\n{line}");
     print::one(output, &words, &ApiKey { name: keygen.name.clone(), secret, line });
-    print::say("the first line is the secret, and nobody can show it again: keep it in a file of its own,");
+    print::say("the first line is the secret. It is shown this once: keep it in a file of its own,");
     print::say("        and name that file to clients with TENURE_API_KEY_FILE");
     print::say("the second line is for the file of `tenure serve --api-keys FILE`; SIGHUP lets a server read it again");
     Ok(())
