@@ -179,3 +179,22 @@ fn a_real_directory_and_the_simulated_one_agree() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(story(&Directory::new(root.path())), story(&MemoryDisk::new()));
 }
+
+/// A fault is for the process that lives when it is ordered: a slow sync of the one before it neither takes nor counts it.
+#[test]
+fn a_process_that_was_killed_meets_no_fault() {
+    let disk = MemoryDisk::new();
+    let mut old = disk.create("a").unwrap();
+    old.append(b"1").unwrap();
+    disk.kill();
+    disk.fail_next_sync(ErrorKind::Other);
+    assert!(now(old.sync()).is_err() && old.append(b"2").is_err(), "it is gone");
+    assert_eq!(disk.faults_injected(), 0);
+    let mut file = disk.attach().open_append("a").unwrap();
+    file.append(b"3").unwrap();
+    assert!(now(file.sync()).is_err());
+    assert_eq!(disk.faults_injected(), 1);
+    disk.cut_power_after(0);
+    assert!(file.append(b"4").is_err());
+    assert_eq!(disk.faults_injected(), 2, "a power cut is a fault of the living");
+}
