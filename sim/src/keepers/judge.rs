@@ -53,7 +53,6 @@ struct Guard {
     resource: Name,
     fence: u64,
     mode: Mode,
-    ttl: Duration,
     clock: Clock,
     standing: watch::Receiver<Standing>,
     promises: watch::Receiver<BootTime>,
@@ -123,7 +122,8 @@ impl Judge {
     pub(super) fn got(&self, client: usize, hold: &Hold, modes: &[Mode], clock: &Clock) -> Entry {
         let mut numbers = Vec::new();
         for (claim, mode) in hold.claims().iter().zip(modes) {
-            self.site.note(&format!("keeper-{client} holds {} with lease {}", claim.handle(), hold.lease()));
+            let (handle, lease, ttl) = (claim.handle(), hold.lease(), hold.ttl());
+            self.site.note(&format!("keeper-{client} holds {handle} with lease {lease:016x} for {ttl:?}"));
             self.site.book.fence(self.site.now(), claim.fence, &claim.resource);
             let mut pages = self.pages();
             pages.last += 1;
@@ -132,7 +132,6 @@ impl Judge {
                 resource: Name::parse(&claim.resource).expect("a server names no other resources"),
                 fence: claim.fence,
                 mode: *mode,
-                ttl: hold.ttl(),
                 clock: clock.clone(),
                 standing: hold.standing(),
                 promises: hold.promises(),
@@ -211,7 +210,8 @@ impl Pages {
                 if has_ended && !is_vacating {
                     broken.push(("S2", format!("keeper-{client} relies on {name}@{fence}, which others may have")));
                 }
-                if now.saturating_sub(since) > guard.ttl.mul_f64(RATES) {
+                // The answer to a repeated acquire has what is left of the TTL, and a renewal promises all of it.
+                if now.saturating_sub(since) > TTL_MAX.mul_f64(RATES) {
                     broken.push(("S2", format!("keeper-{client} relies on {name}@{fence}, which ended a TTL ago")));
                 }
             }
