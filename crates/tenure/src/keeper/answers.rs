@@ -62,9 +62,9 @@ impl Keeper {
                 }
             }
             What::Handle { lease, handle, broken } => self.handle_answered((lease, &handle), broken, body, (sent, now)),
-            What::Parting(parting) => match body {
-                Tell::Failure(failure) => self.parted(parting, Some(failure), now),
-                _ => self.parted(parting, None, now),
+            What::Parting { parting, left } => match body {
+                Tell::Failure(failure) => self.parted(parting, left, Some(failure), now),
+                _ => self.parted(parting, left, None, now),
             },
         }
     }

@@ -96,8 +96,8 @@ enum What {
     Resume { lease: u64, reply: oneshot::Sender<Resumed> },
     /// Whether a claim is still held, after so many were broken.
     Handle { lease: u64, handle: String, broken: u64 },
-    /// A parting, by its number.
-    Parting(u64),
+    /// A parting, by its number, when so many claims were left to be given back.
+    Parting { parting: u64, left: usize },
 }
 
 /// Somebody who waits for a renewal.
@@ -286,7 +286,7 @@ impl Keeper {
                 What::Renewals(renewals) => self.book.unanswered(&renewals.leases, now, Duration::ZERO),
                 // The next renewal tells of the broken claims again, and whoever wants to go on asks again.
                 What::Handle { .. } | What::Resume { .. } => {}
-                What::Parting(parting) => {
+                What::Parting { parting, .. } => {
                     if let Some(parting) = self.partings.get_mut(&parting) {
                         parting.failed(now);
                     }

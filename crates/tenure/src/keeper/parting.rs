@@ -95,6 +95,11 @@ impl Parting {
         }
     }
 
+    /// How many claims are left to be given back one after the other.
+    fn left(&self) -> usize {
+        if let LetGo::Claims { handles, .. } = &self.what { handles.len() } else { 0 }
+    }
+
     /// One handle was heard of: whether there are more.
     fn goes_on(&mut self, now: BootTime) -> bool {
         let LetGo::Claims { handles, .. } = &mut self.what else { return false };
@@ -201,22 +206,23 @@ impl Keeper {
             let Some(parting) = self.partings.get_mut(&id) else { continue };
             let numbers = parting.number().and_then(|(lease, _)| self.numbers.get(&lease));
             let answered_below = numbers.map_or(0, Numbers::answered_below);
-            let (body, silence) = (parting.body(self.secret, answered_below), parting.pause);
+            let (body, silence, left) = (parting.body(self.secret, answered_below), parting.pause, parting.left());
             let is_retry = parting.pause > PAUSE_MIN;
             parting.failed(now);
             if is_retry {
                 self.turn_from_silence(now, silence);
             }
             match body {
-                Some(body) => self.send(body, What::Parting(id), now),
-                None => self.parted(id, None, now),
+                Some(body) => self.send(body, What::Parting { parting: id, left }, now),
+                None => self.parted(id, left, None, now),
             }
         }
     }
 
-    /// The server has heard it.
-    pub(super) fn parted(&mut self, id: u64, refused: Option<v1::Failure>, now: BootTime) {
-        let Some(parting) = self.partings.get_mut(&id) else { return };
+    /// The server has answered a request that was sent when so many claims were left. The answer to another copy of it may have come
+    /// before, and then it says nothing of the claim that is given back now.
+    pub(super) fn parted(&mut self, id: u64, left: usize, refused: Option<v1::Failure>, now: BootTime) {
+        let Some(parting) = self.partings.get_mut(&id).filter(|parting| parting.left() == left) else { return };
         let pending = &self.pending;
         let is_on_its_way = |errand: u64| {
             let mut whats = pending.values().map(|pending| &pending.what);

@@ -164,3 +164,39 @@ fn release_ends_with_its_lease() {
     assert!(lease.ensure().is_err(), "nothing was answered");
     assert!(!stage.keeper.is_busy(), "there is nothing left to be freed");
 }
+
+/// Claims that came together are released one after the other. An answer to the first that comes twice is none to the second.
+#[test]
+fn answer_that_comes_twice_releases_one_claim() {
+    let mut stage = Stage::new();
+    let (_lease, ..) = lease_with_claims(&mut stage);
+    let wants = ["x", "y"].map(|resource| v1::Want { resource: resource.into(), ..v1::Want::default() });
+    let both = Want::Claims(v1::AcquireRequest { lease: 7, wants: wants.to_vec(), ..v1::AcquireRequest::default() });
+    let got = stage.get(both);
+    let (reply, mut released) = oneshot::channel();
+    stage.orders.tell(Order::LetGo { what: got.what, fate: got.fate, reply: Some(reply) });
+    let mut late = Vec::new();
+    while late.len() < 2 {
+        stage.act();
+        for output in stage.keeper.outputs() {
+            let Output::Send { link, request } = output else { continue };
+            let ask = request.body.expect("a keeper asks for something");
+            let response = |body| v1::Response { id: request.id, body: Some(body) };
+            match renewals_only(&ask) {
+                Some(body) => stage.keeper.hear(link, News::Answer(response(body)), stage.orders.clock.now()),
+                None => late.extend(all(&ask).map(|body| (link, response(body)))),
+            }
+        }
+        stage.now_ms.fetch_add(STEP.as_millis() as u64, Ordering::SeqCst);
+    }
+    for (link, response) in late {
+        stage.keeper.hear(link, News::Answer(response), stage.orders.clock.now());
+        stage.act();
+    }
+    stage.pass(Duration::from_secs(1), renewals_only);
+    assert!(released.try_recv().is_err(), "the second was not answered");
+    let of_second = |ask: &Ask| matches!(ask, Ask::Release(release) if release.handle.starts_with("y@"));
+    assert!(stage.count(of_second) > 0, "so it is said again");
+    stage.pass(Duration::from_secs(3), all);
+    assert!(matches!(released.try_recv(), Ok(Ok(()))));
+}
