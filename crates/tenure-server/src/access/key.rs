@@ -254,7 +254,7 @@ fn hash(secret: &[u8]) -> Hash {
     digest(&SHA256, secret).as_ref().try_into().expect("SHA-256 has as many bytes as it says")
 }
 
-/// A new key: the secret, for whoever asks, and the line for the server's file. None if a key cannot be called so or have such
+/// A new key: the secret, for its client, and the line for the server's file. None if a key cannot be called so or have such
 /// rights, or if there is no chance to be had.
 pub fn draw_api_key(name: &str, rights: impl Into<KeyRights>) -> Option<(String, String)> {
     let (mut bytes, rights) = ([0; SECRET_BYTES], rights.into());

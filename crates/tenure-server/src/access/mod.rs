@@ -29,7 +29,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Lets in these keys and nobody else. Without it, everybody is let in.
+    /// Admits requests with these keys only. Without it, every request is admitted.
     pub fn by(keys: ApiKeys) -> Self {
         Self { keys: Some(Arc::new(watch::Sender::new(keys))) }
     }
@@ -187,7 +187,7 @@ mod tests {
         }
         access.replace(ApiKeys::default());
         assert_eq!(code(Some(&ann), read), "unauthenticated", "what was taken out is not let in");
-        assert!(Access::default().admit(None, full, None).is_ok(), "without keys nobody is asked");
+        assert!(Access::default().admit(None, full, None).is_ok(), "without a key file no key is needed");
     }
 
     #[test]
