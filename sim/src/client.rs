@@ -3,6 +3,7 @@
 
 use crate::dice::Dice;
 use crate::fault::Fault;
+use crate::history::At;
 use crate::mix::Post;
 use crate::net::{Net, machine_at};
 use crate::recorder::Recorder;
@@ -44,6 +45,34 @@ enum Fares {
     Unanswered,
 }
 
+/// A command that was called. It is recorded with an unknown outcome when this is dropped without an answer, also if its client
+/// is aborted.
+struct Called<'a> {
+    recorder: &'a Recorder,
+    from: At,
+    command: &'a Command,
+    is_known: bool,
+}
+
+impl Called<'_> {
+    fn answered(mut self, outcome: &Outcome) {
+        self.is_known = true;
+        self.recorder.command(self.from, self.command, Some(outcome));
+    }
+
+    fn not_done(mut self) {
+        self.is_known = true;
+    }
+}
+
+impl Drop for Called<'_> {
+    fn drop(&mut self) {
+        if !self.is_known {
+            self.recorder.command(self.from, self.command, None);
+        }
+    }
+}
+
 /// What a client knows of a command.
 enum Heard {
     Answer(Outcome),
@@ -60,17 +89,17 @@ impl Client {
 
     /// Sends a command and waits a little for the answer, at each node that it is sent on to. None: it is not answered.
     pub(crate) async fn ask(&self, command: Command, patience: Duration) -> Option<Outcome> {
-        let from = self.recorder.now();
+        let called = Called { recorder: &self.recorder, from: self.recorder.now(), command: &command, is_known: false };
         match self.ask_around(&command, patience).await {
             Heard::Answer(outcome) => {
-                self.recorder.command(from, &command, Some(&outcome));
+                called.answered(&outcome);
                 Some(outcome)
             }
-            Heard::NotDone => None,
-            Heard::Nothing => {
-                self.recorder.command(from, &command, None);
+            Heard::NotDone => {
+                called.not_done();
                 None
             }
+            Heard::Nothing => None,
         }
     }
 

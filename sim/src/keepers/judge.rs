@@ -2,6 +2,7 @@
 //! hundred milliseconds it compares the guards with the newest ledger.
 
 use super::TTL_MAX;
+use super::wire::Uplink;
 use crate::dice::Dice;
 use crate::machine::Site;
 use crate::mix::sit_together;
@@ -14,10 +15,14 @@ use tenure_core::{Ledger, Mode, Name, Stake};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// After so much service time a claim without a guard and without a request is a ghost. A lease that is renewed no longer runs out
+/// After so much calm service time a claim without a guard and without a request is a ghost. A lease that is renewed no longer runs out
 /// after its TTL, and after another one if it was seated meanwhile. On one that lives on, what is given back is said again every
 /// 2 s at least, to another server if one is silent.
 const GHOST_MS_MAX: u64 = 2 * TTL_MAX.as_millis() as u64 + 2_000;
+
+/// Service time is calm for a client when its network and its process have been well for so long: the keeper has had time to say
+/// again what was lost before.
+const CALM_AFTER_MS: u64 = 2_500;
 
 /// Clocks differ by up to 1 % each, and a keeper learns what a ledger knew up to a look before.
 const RATES: f64 = 1.02;
@@ -39,12 +44,30 @@ struct Pages {
     last: u64,
     guards: BTreeMap<u64, Guard>,
     asks: BTreeMap<u64, Asked>,
-    /// Claims without a guard and without a request, by lease and resource, and since when in service time.
+    /// Claims without a guard and without a request, by lease and resource, and for how much calm service time, in milliseconds.
     ghosts: BTreeMap<(u64, Name), u64>,
     /// What was reported is not reported again.
     reported: BTreeSet<String>,
     /// Clients whose keeper runs.
-    running: BTreeSet<usize>,
+    running: BTreeMap<usize, Running>,
+    /// The service time of the newest look.
+    looked_ms: u64,
+}
+
+/// A client whose keeper runs.
+struct Running {
+    uplink: Uplink,
+    /// For how much service time it has been well, in milliseconds.
+    well_ms: u64,
+    /// How much of the time since the look before was calm.
+    calm_ms: u64,
+}
+
+impl Running {
+    fn look(&mut self, elapsed_ms: u64) {
+        self.well_ms = if self.uplink.is_calm() { self.well_ms + elapsed_ms } else { 0 };
+        self.calm_ms = elapsed_ms.min(self.well_ms.saturating_sub(CALM_AFTER_MS));
+    }
 }
 
 /// What a guard says of one claim.
@@ -101,8 +124,8 @@ impl Judge {
     }
 
     /// A keeper is run from now on.
-    pub(super) fn begins(&self, client: usize) {
-        self.pages().running.insert(client);
+    pub(super) fn begins(&self, client: usize, uplink: Uplink) {
+        self.pages().running.insert(client, Running { uplink, well_ms: 0, calm_ms: 0 });
     }
 
     pub(super) fn ends(&self, client: usize) {
@@ -225,20 +248,23 @@ impl Pages {
     /// Claims of living clients that no guard stands for, and that no program asks for.
     fn ghosts(&mut self, ledger: &Ledger) -> Vec<(&'static str, String)> {
         let (mut seen, mut broken, now_ms) = (BTreeMap::new(), Vec::new(), ledger.now().millis());
+        let elapsed_ms = now_ms.saturating_sub(self.looked_ms);
+        self.looked_ms = now_ms;
+        self.running.values_mut().for_each(|client| client.look(elapsed_ms));
         for (id, lease) in ledger.leases_from(None) {
-            let of = |client: &&usize| lease.holder().as_str() == holder(**client);
-            let Some(client) = self.running.iter().find(of) else { continue };
+            let of = |(client, _): &(&usize, &Running)| lease.holder().as_str() == holder(**client);
+            let Some((client, running)) = self.running.iter().find(of) else { continue };
             for (name, stake) in lease.stakes() {
                 if self.is_wanted(*client, id.number(), name, stake) {
                     continue;
                 }
                 let place = (id.number(), name.clone());
-                let since = self.ghosts.get(&place).copied().unwrap_or(now_ms);
-                if now_ms.saturating_sub(since) > GHOST_MS_MAX {
+                let calm_ms = self.ghosts.get(&place).map_or(0, |calm_ms| calm_ms + running.calm_ms);
+                if calm_ms > GHOST_MS_MAX {
                     broken
                         .push(("S12", format!("lease {id} of keeper-{client} claims {name}, and nothing asks for it")));
                 }
-                seen.insert(place, since);
+                seen.insert(place, calm_ms);
             }
         }
         self.ghosts = seen;

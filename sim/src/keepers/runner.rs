@@ -33,7 +33,7 @@ impl Runner {
         judge: Judge,
     ) -> Self {
         let (bring, news) = mpsc::channel(QUEUED_MAX);
-        judge.begins(number);
+        judge.begins(number, uplink.clone());
         Self { number, keeper, orders, clock, uplink, judge, links: BTreeMap::new(), bring, news }
     }
 

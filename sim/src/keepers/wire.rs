@@ -123,6 +123,14 @@ impl Uplink {
         }
     }
 
+    /// Whether the process of the client runs, and what it sends now is neither cut off nor stalled.
+    pub(super) fn is_calm(&self) -> bool {
+        let (now, state) = (self.site.now(), self.state());
+        let newest = state.links.values().next_back().map_or(Stall::default(), |link| link.stall);
+        let is_over = |stall: Stall| stall.0.iter().all(|until| *until <= now);
+        state.still_until <= now && is_over(state.cut) && is_over(newest)
+    }
+
     /// The process of the client does not run for so long.
     pub(super) fn pause(&self, time: Duration) {
         let until = self.site.now() + time;
