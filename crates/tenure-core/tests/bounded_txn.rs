@@ -5,8 +5,8 @@ use crate::support::{all_accepted, entry, key, order, put, refusal, restored};
 use std::sync::Arc;
 use tenure_core::limits::{DELETED_MAX, ENTRY_STEPS_MAX, TXN_BYTES_MAX, TXN_DEPTH_MAX, TXN_KEYS_MAX, TXN_OPS_ALL_MAX};
 use tenure_core::{
-    Command, Compare, Delete, Entry, Hang, Keys, Ledger, Op, Part, Put, Range, Refusal, Relation, Reply, Subject,
-    TXN_DEPTH, TXN_OPS_ALL, Txn,
+    Applied, Command, Compare, Delete, Entry, Hang, Keys, Ledger, Op, OpDone, Outcome, Part, Put, Range, Refusal,
+    Relation, Reply, Subject, TXN_DEPTH, TXN_OPS_ALL, Txn,
 };
 
 const KEYS: &str = "keys that one transaction looks at";
@@ -112,6 +112,39 @@ fn transactions_of_one_entry_share_its_work() {
     assert_eq!(outcomes[3..], [overloaded.clone(), overloaded]);
     order(&mut ledger, 4, delete()).unwrap();
     assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
+}
+
+/// Keys that the outcomes of an entry name.
+fn answered_keys(applied: &Applied) -> usize {
+    let of_op = |op: &OpDone| match op {
+        OpDone::Range { ranged, .. } => ranged.items.len(),
+        OpDone::Put { prev, .. } => usize::from(prev.is_some()),
+        OpDone::Deleted { prev, .. } => prev.len(),
+        OpDone::Txn(_) => 0,
+    };
+    let of_outcome = |outcome: &Outcome| match outcome {
+        Ok(Reply::Txn(done)) => done.ops.iter().map(of_op).sum(),
+        _ => 0,
+    };
+    applied.outcomes.iter().map(of_outcome).sum()
+}
+
+/// An entry that is replayed does, counts and refuses what it did when it was proposed, and makes none of its answers.
+#[test]
+fn replayed_entries_answer_nothing() {
+    let mut ledger = with_keys(1_000);
+    let mut replica = restored(&ledger);
+    let part = Keys::Prefix(b"k/1".as_slice().into());
+    let ranges = || txn(vec![Op::Range(Range::of(all_keys())), write("x", 1)]);
+    let overwrite =
+        Op::Put { put: Put { key: key("k/2"), value: Some([1][..].into()), lease: Hang::Free }, prev: true };
+    let commands = vec![ranges(), txn(vec![overwrite, Op::Delete { keys: part, prev: true }]), ranges()];
+    let entry = entry(5, commands);
+    let (applied, replayed) = (ledger.apply(&entry), replica.replay(&entry));
+    assert_eq!(answered_keys(&applied), 1_000 + 1 + 111 + 890);
+    assert_eq!(answered_keys(&replayed), 0);
+    assert_eq!((applied.events, applied.steps), (replayed.events, replayed.steps));
+    assert_eq!(ledger.state_hash(), replica.state_hash());
 }
 
 #[test]

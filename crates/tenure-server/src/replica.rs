@@ -49,6 +49,15 @@ pub(crate) struct Led {
     pub(crate) next_deadline: Option<Moment>,
 }
 
+/// Which process proposed an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proposer {
+    /// This one, and it waits for the outcomes.
+    ThisProcess,
+    /// Another one, or one before this start.
+    Another,
+}
+
 /// What an entry came to, for the leader that proposed it.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
@@ -97,8 +106,9 @@ impl Replica {
     }
 
     /// Applies an entry that the log holds at `index` from the leader of `term`. An entry that another leadership
-    /// stamped changes nothing. A higher rules version than this build knows stops the node before it applies.
-    pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry) -> Result<Answer, TooNew> {
+    /// stamped changes nothing. A higher rules version than this build knows stops the node before it applies. If this process
+    /// did not propose the entry, no client waits here for what it answers.
+    pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry, by: Proposer) -> Result<Answer, TooNew> {
         if entry.rules > RULES_MAX {
             return Err(TooNew { rules: entry.rules });
         }
@@ -109,7 +119,10 @@ impl Replica {
             self.reached.send_replace(index);
             return Ok(Answer::default());
         }
-        let mut applied = state.ledger.apply(entry);
+        let mut applied = match by {
+            Proposer::ThisProcess => state.ledger.apply(entry),
+            Proposer::Another => state.ledger.replay(entry),
+        };
         state.extremes.note(&applied);
         drop(state);
         self.reached.send_replace(index);
@@ -181,15 +194,15 @@ mod tests {
     fn an_entry_of_another_leadership_changes_nothing() {
         let replica = Replica::new(Ledger::default(), 0);
         let before = replica.read(|ledger, _| ledger.state_hash());
-        assert!(replica.apply(2, 7, &entry(1, RULES_MAX)).unwrap().outcomes.is_none());
+        assert!(replica.apply(2, 7, &entry(1, RULES_MAX), Proposer::Another).unwrap().outcomes.is_none());
         assert_eq!(replica.read(|ledger, applied| (ledger.state_hash(), applied)), (before, 7));
-        assert!(replica.apply(2, 8, &entry(2, RULES_MAX)).unwrap().outcomes.is_some());
+        assert!(replica.apply(2, 8, &entry(2, RULES_MAX), Proposer::ThisProcess).unwrap().outcomes.is_some());
     }
 
     #[test]
     fn an_entry_by_newer_rules_stops_the_node_before_it_is_applied() {
         let replica = Replica::new(Ledger::default(), 0);
-        assert!(replica.apply(1, 1, &entry(1, RULES_MAX + 1)).is_err());
+        assert!(replica.apply(1, 1, &entry(1, RULES_MAX + 1), Proposer::Another).is_err());
         assert_eq!(replica.read(|ledger, applied| (ledger.lease_count(), applied)), (0, 0));
     }
 }

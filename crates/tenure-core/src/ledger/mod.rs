@@ -121,8 +121,8 @@ struct Work {
 }
 
 impl Work {
-    const fn whole() -> Self {
-        let answers = keyspace::Room::whole();
+    const fn whole(has_client: bool) -> Self {
+        let answers = keyspace::Room::whole(has_client);
         Self { steps: 0, looks: SCAN_MAX, ends: SWEEP_MAX, judges: JUDGE_MAX, answers }
     }
 
@@ -290,9 +290,19 @@ impl Ledger {
 
     /// Applies one entry: its renewals, then the sweep, then the other commands, then seating.
     pub fn apply(&mut self, entry: &Entry) -> Applied {
+        self.apply_with(entry, Work::whole(true))
+    }
+
+    /// Applies one entry for whose answers no client waits: on a follower, and when the log is read again. Keys and values that
+    /// its transactions would answer are counted, and left out of the outcomes. All else is as with `apply`.
+    pub fn replay(&mut self, entry: &Entry) -> Applied {
+        self.apply_with(entry, Work::whole(false))
+    }
+
+    fn apply_with(&mut self, entry: &Entry, work: Work) -> Applied {
         self.now = self.now.max(entry.now);
         self.wall_ms = entry.wall_ms;
-        self.work = Work::whole();
+        self.work = work;
         let mut events = Vec::new();
         let mut outcomes = self.renewals(&entry.commands);
         self.tell_cleared(&mut events);

@@ -8,11 +8,17 @@ use crate::reply::Refusal;
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct Room {
     bytes: usize,
+    /// Whether a client waits for the answers. If none does they are counted, and not made.
+    wanted: bool,
 }
 
 impl Room {
-    pub(in crate::ledger) const fn whole() -> Self {
-        Self { bytes: ENTRY_ANSWER_BYTES_MAX }
+    pub(in crate::ledger) const fn whole(wanted: bool) -> Self {
+        Self { bytes: ENTRY_ANSWER_BYTES_MAX, wanted }
+    }
+
+    pub(super) const fn are_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// What the next command may look at and answer. It may answer a little in any case, so that ordinary commands are not
@@ -40,7 +46,7 @@ pub(super) struct Budget {
 impl Budget {
     /// Of a read that is not in the log.
     pub(super) fn alone() -> Self {
-        Room::whole().budget()
+        Room::whole(true).budget()
     }
 
     pub(super) fn look(&mut self) -> Result<(), Refusal> {

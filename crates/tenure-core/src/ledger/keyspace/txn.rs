@@ -8,7 +8,7 @@ use crate::event::{Event, Happening};
 use crate::limits::{DELETED_MAX, KEY_COST_BYTES};
 use crate::names::{Key, LeaseId};
 use crate::reply::{Outcome, Refusal, Reply};
-use crate::txn::{Compare, Op, OpDone, Part, Range, Relation, Subject, Txn, TxnDone};
+use crate::txn::{Compare, Op, OpDone, Part, Range, Ranged, Relation, Subject, Txn, TxnDone};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -23,6 +23,8 @@ struct Doing {
     /// The keyspace's revision before.
     began: u64,
     happenings: Vec<Happening>,
+    /// Whether a client waits for what it answers.
+    answers: bool,
 }
 
 impl Ledger {
@@ -31,7 +33,8 @@ impl Ledger {
         let path = self.plan(txn, &mut budget);
         let looked = self.work.answers.settle(&budget);
         self.work.took(looked);
-        let mut doing = Doing { path: path?.into_iter(), began: self.keyspace.revision, happenings: Vec::new() };
+        let (began, answers) = (self.keyspace.revision, self.work.answers.are_wanted());
+        let mut doing = Doing { path: path?.into_iter(), began, happenings: Vec::new(), answers };
         let done = self.do_txn(txn, &mut doing);
         if !doing.happenings.is_empty() {
             self.happened(doing.happenings, events);
@@ -129,7 +132,8 @@ impl Ledger {
     fn do_op(&mut self, op: &Op, doing: &mut Doing) -> OpDone {
         match op {
             Op::Range(range) => {
-                let ranged = self.keyspace.range(range).expect("whether it can be looked at was looked at");
+                let looks = || self.keyspace.range(range).expect("whether it can be looked at was looked at");
+                let ranged = if doing.answers { looks() } else { Ranged::default() };
                 OpDone::Range { kv_revision: self.keyspace.revision, ranged }
             }
             Op::Put { put, prev } => self.do_put(put, *prev, doing),
@@ -139,7 +143,8 @@ impl Ledger {
     }
 
     fn do_put(&mut self, put: &Put, prev: bool, doing: &mut Doing) -> OpDone {
-        let before = self.keyspace.keys.get(&put.key).filter(|_| prev).map(|value| (put.key.clone(), value.clone()));
+        let before = self.keyspace.keys.get(&put.key).filter(|_| prev && doing.answers);
+        let before = before.map(|value| (put.key.clone(), value.clone()));
         self.keyspace.revision = doing.began + 1;
         let happening = self.write_as(put, doing.next());
         doing.happenings.push(happening);
@@ -158,7 +163,7 @@ impl Ledger {
             doing.happenings.push(happening);
         }
         let (kv_revision, count) = (self.keyspace.revision, found.len() as u64);
-        OpDone::Deleted { kv_revision, count, prev: if prev { found } else { Vec::new() } }
+        OpDone::Deleted { kv_revision, count, prev: if prev && doing.answers { found } else { Vec::new() } }
     }
 
     fn read_only(&self, txn: &Txn, path: &mut impl Iterator<Item = bool>) -> TxnDone {
