@@ -44,9 +44,10 @@ impl Clock for SystemClock {
 /// entry's stamp. What the cap cuts off is dropped for good, so that no stall of the process, the disk or the quorum makes
 /// time jump over holders who were trying to renew.
 ///
-/// A stall may have moved it by `STEP_MAX` while nobody was heard. So it stands still for as long afterwards, while everybody
-/// is, and so it does when a leadership begins while any lease lives: who keeps trying has as much time to be heard as it
-/// loses, also under many leaders in a row. On a disk that hangs again and again every second hang moves it all the same.
+/// A stall may have moved it by `STEP_MAX` without a request being applied. So it does not advance afterwards until requests that
+/// arrived within a step were applied, and so it is when a leadership begins while any lease lives: a holder that keeps trying
+/// has as much time to be heard as it loses, also under many leaders in a row. Only a process that is paused again and again, with
+/// a moment between, moves it all the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceClock {
     shown: Duration,
@@ -68,10 +69,11 @@ enum Pace {
     Runs,
     /// It ran into the cap, and no entry has come back since.
     Stuck,
-    /// Entries come back since then, and go on to do so for a step before time goes on.
+    /// Entries come back since then. Time goes on when one comes back that was proposed a step later: by then every request that
+    /// arrived within that step was applied.
     Opens(Duration),
-    /// They come back slowly. Time goes on then.
-    RunsFrom(Duration),
+    /// The same, after an entry that took longer than a step itself: what arrived in the first step may not have been read.
+    Reopens(Duration),
 }
 
 impl ServiceClock {
@@ -102,9 +104,10 @@ impl ServiceClock {
         }
         self.pace = match self.pace {
             Pace::Stuck => Pace::Opens(at),
-            // One that took so long was in another stall. But a disk that is always so slow must not stop time for ever.
-            Pace::Opens(since) if proposed >= since && at > proposed + STEP_MAX => Pace::RunsFrom(at + STEP_MAX),
-            Pace::Opens(since) if proposed >= since && at >= since + STEP_MAX => Pace::Runs,
+            // One that took so long was in another stall. A disk that is always so slow does not stop time for ever: that is
+            // looked at once.
+            Pace::Opens(since) if proposed >= since && at > proposed + STEP_MAX => Pace::Reopens(at),
+            Pace::Opens(since) | Pace::Reopens(since) if proposed >= since + STEP_MAX => Pace::Runs,
             pace => pace,
         };
     }
@@ -142,8 +145,7 @@ impl ServiceClock {
         let stands = match pace {
             _ if left.is_zero() => Duration::ZERO,
             Pace::Runs => Duration::ZERO,
-            Pace::RunsFrom(from) => from.saturating_sub(at),
-            Pace::Opens(since) => (since + STEP_MAX).saturating_sub(at),
+            Pace::Opens(since) | Pace::Reopens(since) => (since + STEP_MAX).saturating_sub(at),
             Pace::Stuck => STEP_MAX,
         };
         stands + left
@@ -163,14 +165,12 @@ impl ServiceClock {
         let from = match self.pace {
             _ if self.resting => at,
             Pace::Runs => self.at,
-            Pace::RunsFrom(from) => from.clamp(self.at, at.max(self.at)),
-            Pace::Stuck | Pace::Opens(_) => at,
+            Pace::Stuck | Pace::Opens(_) | Pace::Reopens(_) => at,
         };
         let free = self.shown + at.saturating_sub(from);
         let shown = free.min(self.seen + self.step_max);
         let pace = match self.pace {
             _ if shown < free => Pace::Stuck,
-            Pace::RunsFrom(from) if from <= at => Pace::Runs,
             pace => pace,
         };
         let counts_from = self.at.max(self.begins_until);
@@ -220,9 +220,11 @@ mod tests {
 
         let mut quick = ServiceClock::start(at(1_000), ms(70), STEP_MAX);
         quick.applied(at(1_000), ms(70), ms(80));
-        quick.applied(at(1_000), ms(560), ms(570));
-        assert_eq!(quick.read(ms(600)), at(1_030));
-        assert_eq!(quick.dropped(), Duration::ZERO);
+        quick.applied(at(1_000), ms(560), ms(575));
+        assert_eq!(quick.read(ms(579)), at(1_000), "what arrived since may not be in it");
+        quick.applied(at(1_000), ms(580), ms(590));
+        assert_eq!(quick.read(ms(600)), at(1_010));
+        assert_eq!(quick.dropped(), ms(20), "all but the step with which it begins");
     }
 
     #[test]
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn a_larger_cap_does_not_stand_still_for_longer() {
         let mut clock = ServiceClock::start(at(0), ms(0), ms(3_600_000));
-        clock.applied(at(0), ms(300), ms(510));
+        clock.applied(at(0), ms(500), ms(510));
         assert_eq!(clock.read(ms(60_510)), at(60_000));
     }
 
@@ -295,10 +297,10 @@ mod tests {
         clock.applied(stamp, ms(10_000), ms(10_100));
         let stamp = clock.read(ms(10_100));
         clock.applied(stamp, ms(10_100), ms(10_110));
-        let stamp = clock.read(ms(10_599));
-        clock.applied(stamp, ms(10_599), ms(10_600));
-        assert_eq!((clock.read(ms(10_600)), clock.read(ms(10_650))), (at(500), at(550)));
-        assert_eq!(clock.dropped(), ms(10_100), "all but what it shows");
+        let stamp = clock.read(ms(10_600));
+        clock.applied(stamp, ms(10_600), ms(10_610));
+        assert_eq!((clock.read(ms(10_610)), clock.read(ms(10_650))), (at(500), at(540)));
+        assert_eq!(clock.dropped(), ms(10_110), "all but what it shows");
     }
 
     #[test]
@@ -310,7 +312,9 @@ mod tests {
         let stamp = clock.read(ms(10_100));
         assert_eq!(clock.read(ms(20_000)), at(500));
         clock.applied(stamp, ms(10_100), ms(20_000));
-        assert_eq!((clock.read(ms(20_500)), clock.read(ms(20_600))), (at(500), at(600)));
+        let stamp = clock.read(ms(20_500));
+        clock.applied(stamp, ms(20_500), ms(20_510));
+        assert_eq!((clock.read(ms(20_510)), clock.read(ms(20_600))), (at(500), at(590)));
     }
 
     #[test]
@@ -320,7 +324,7 @@ mod tests {
             assert!(clock.read(ms(n * 200)) <= at(500));
         }
         clock.applied(at(500), ms(20_000), ms(20_000));
-        clock.applied(at(500), ms(20_000), ms(20_500));
+        clock.applied(at(500), ms(20_500), ms(20_500));
         assert_eq!(clock.read(ms(20_600)), at(600), "time that was dropped never comes back");
     }
 
@@ -358,6 +362,22 @@ mod tests {
         assert!(clock.peek(ms(90_000)) > at(10_000), "{:?}", clock.peek(ms(90_000)));
     }
 
+    /// The log hangs for seconds, again and again. Time goes on when requests that arrived within a step were applied.
+    #[test]
+    fn hanging_disk_moves_no_time_unheard() {
+        let mut clock = running();
+        let stamp = clock.read(ms(10_000));
+        clock.applied(stamp, ms(0), ms(10_000));
+        let stamps = [clock.read(ms(10_001)), clock.read(ms(10_060))];
+        clock.applied(stamps[0], ms(10_001), ms(15_000));
+        assert_eq!(clock.read(ms(18_000)), at(500), "what arrived since was not applied");
+        clock.applied(stamps[1], ms(10_060), ms(22_000));
+        assert_eq!(clock.read(ms(22_001)), at(500), "nor was it in this entry");
+        clock.applied(at(500), ms(18_000), ms(25_000));
+        assert_eq!(clock.read(ms(25_100)), at(600), "it was in this one");
+        assert_eq!(clock.read(ms(60_000)), at(1_000), "and the next hang moves time by a step");
+    }
+
     #[test]
     fn says_how_long_a_moment_is_away_at_least() {
         let mut clock = ServiceClock::start(at(0), ms(0), STEP_MAX);
@@ -365,7 +385,7 @@ mod tests {
         assert_eq!(clock.until(at(100), ms(200)), ms(400));
         assert_eq!(clock.until(at(100), ms(550)), ms(100), "as soon as an entry comes back");
         assert_eq!(clock.until(at(0), ms(20)), Duration::ZERO, "what is due is due");
-        clock.applied(at(0), ms(490), ms(500));
+        clock.applied(at(0), ms(500), ms(500));
         assert_eq!(clock.until(at(100), ms(550)), ms(50));
         clock.read(ms(9_000));
         assert_eq!(clock.until(at(501), ms(9_000)), ms(501), "it is stuck");
