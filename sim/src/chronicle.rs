@@ -1,6 +1,7 @@
 //! What every node tells of the one history, held against what others told of it, and against the promises.
 
 use crate::book::{Book, Extremes};
+use crate::clerk::CACHE;
 use crate::mix::{capacity, sit_together};
 use crate::net::Life;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,10 @@ pub(crate) struct Chronicle {
     /// What hangs on living leases: claims, keys and instances, as text.
     living: BTreeMap<LeaseId, BTreeSet<String>>,
     ended: BTreeSet<LeaseId>,
+    /// Living leases that end with others.
+    parents: BTreeMap<LeaseId, LeaseId>,
+    /// Living leases that nothing renews: of class `cache`, and never with a claim.
+    fixed: BTreeSet<LeaseId>,
     /// Held, or vacating.
     taken: BTreeMap<Name, BTreeMap<Fence, Mode>>,
     fence: u64,
@@ -44,9 +49,16 @@ impl Chronicle {
             deadlines: BTreeMap::new(),
             living: BTreeMap::new(),
             ended: BTreeSet::new(),
+            parents: BTreeMap::new(),
+            fixed: BTreeSet::new(),
             taken: BTreeMap::new(),
             fence: 0,
         }
+    }
+
+    /// All events, in order.
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.events
     }
 
     /// How many terms had a leader that was seen.
@@ -113,7 +125,13 @@ impl Chronicle {
         }
         (self.newest, self.now_ms) = (applied, ledger.now().millis());
         let living = ledger.leases_from(None).map(|(id, lease)| (id, (applied, lease.deadline().millis())));
-        self.deadlines = living.collect();
+        let before = std::mem::replace(&mut self.deadlines, living.collect());
+        for lease in &self.fixed {
+            let (was, is) = (before.get(lease), self.deadlines.get(lease));
+            if was.zip(is).is_some_and(|((_, was), (_, is))| is > was) {
+                self.book.broken("class", at, &format!("lease {lease} of class {CACHE} was renewed"));
+            }
+        }
     }
 
     /// Every node tells the same events, in order and without a gap, in each of its lives.
@@ -160,7 +178,12 @@ impl Chronicle {
 
     fn judge_event(&mut self, event: &Event, at: Duration) {
         match &event.what {
-            Happening::Granted { lease, .. } => drop(self.living.insert(*lease, BTreeSet::new())),
+            Happening::Granted { lease, parent, class, .. } => {
+                self.living.insert(*lease, BTreeSet::new());
+                self.parents.extend(parent.map(|parent| (*lease, parent)));
+                let is_fixed = class.as_ref().is_some_and(|class| class.as_str() == CACHE);
+                self.fixed.extend(is_fixed.then_some(*lease));
+            }
             Happening::Queued { lease, resource, .. } => self.stake(*lease, resource.to_string()),
             Happening::Seated { lease, resource, fence, mode, .. } => {
                 if !self.living.contains_key(lease) {
@@ -214,6 +237,7 @@ impl Chronicle {
     }
 
     fn stake(&mut self, lease: LeaseId, thing: String) {
+        self.fixed.remove(&lease);
         self.living.entry(lease).or_default().insert(thing);
     }
 
@@ -233,15 +257,23 @@ impl Chronicle {
         if !self.ended.insert(lease) {
             self.book.broken("S8", at, &format!("lease {lease} ended twice"));
         }
+        self.fixed.remove(&lease);
         let deadline = self.deadlines.get(&lease).map(|(_, deadline)| *deadline);
         if *how == End::Expired && deadline.is_some_and(|deadline| event.at.millis() < deadline) {
             self.book.broken("S3", at, &format!("lease {lease} expired before its deadline"));
         }
     }
 
-    /// At the end of a revision nothing is left of what ended in it.
+    /// At the end of a revision nothing is left of what ended in it: no thing on a lease, and no lease below one.
     fn judge_revision(&mut self, at: Duration) {
         let ended = &self.ended;
+        self.parents.retain(|lease, parent| {
+            let is_over = ended.contains(lease);
+            if !is_over && ended.contains(parent) {
+                self.book.broken("S9", at, &format!("lease {parent} ended, and {lease} below it lives on"));
+            }
+            !is_over
+        });
         self.living.retain(|lease, stakes| {
             let is_over = ended.contains(lease);
             if is_over && !stakes.is_empty() {

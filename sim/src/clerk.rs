@@ -7,9 +7,9 @@ use crate::ground::true_time;
 use crate::mix::{self, Mix, choose};
 use std::time::Duration;
 use tenure_core::{
-    Acquire, Cancel, Command, Deregister, Details, Draft, Drain, Endpoint, Epoch, Grant, Handle, Holder, InstanceKey,
-    Kind, LeaseId, Name, Note, On, Priority, Proof, Register, Release, ReleaseLease, Renew, Renewal, Reply,
-    RequestNumber, Span, Transfer, Ttl, Wait, Want,
+    Acquire, Cancel, Command, Counts, Deregister, Details, Draft, Drain, Endpoint, Epoch, Grant, Handle, Holder,
+    InstanceKey, Kind, LeaseId, Lifetime, Name, Note, On, Priority, Proof, Refusal, Register, Release, ReleaseLease,
+    Renew, Renewal, Reply, RequestNumber, Span, Transfer, Ttl, Wait, Want, limits,
 };
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +17,17 @@ const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Instances share a few ids, so that they meet.
 const IDS: u64 = 3;
+
+/// How many leases a clerk has at once; more if some of them end with others.
+const LEASES: usize = 2;
+const LEASES_IN_TREES: usize = 5;
+
+/// Classes by what renews their leases.
+const CLASSES: [(&str, Kind); 4] =
+    [("lock", Kind::Auto), ("session", Kind::Touch), ("reservation", Kind::Explicit), (CACHE, Kind::Explicit)];
+
+/// The class whose leases nothing renews.
+pub(crate) const CACHE: &str = "cache";
 
 pub(crate) struct Clerk {
     pub(crate) number: u64,
@@ -109,17 +120,31 @@ impl Clerk {
         Holder::parse(&format!("clerk-{}", self.number)).expect("this is a name")
     }
 
-    fn draw_grant(&self) -> Grant {
+    /// A new lease: sometimes of a class, with a maximum lifetime, or below another one of this clerk.
+    fn draw_grant(&self, desk: &Desk) -> Grant {
         let lease = LeaseId::from_number((self.dice.next() >> 1).max(1)).expect("a positive 63-bit number is an id");
-        Grant::plain(lease, self.holder(), Ttl::from_millis(self.dice.between(1_500, 6_000)).expect("in range"), 1)
+        let ttl = Ttl::from_millis(self.dice.between(1_500, 6_000)).expect("in range");
+        let mut grant = Grant::plain(lease, self.holder(), ttl, 1);
+        if self.mix.classes > 0 && choose(&self.dice, &[(2, false), (self.mix.classes, true)]) {
+            let class = self.at(CLASSES.len()).map(|at| mix::name(CLASSES[at].0));
+            let span = Span::at_most(self.dice.between(2_000, 20_000), limits::WAIT_MS_MAX).ok();
+            let counts = if self.dice.one_in(2) { Counts::Always } else { Counts::WhileOthersWait };
+            let lifetime = span.filter(|_| self.dice.one_in(2)).map(|span| Lifetime { span, counts });
+            (grant.class, grant.lifetime) = (class, lifetime);
+        }
+        if self.mix.trees > 0 && choose(&self.dice, &[(2, false), (self.mix.trees, true)]) {
+            grant.parent = self.at(desk.leases.len()).map(|at| desk.leases[at]);
+        }
+        grant
     }
 
     /// One of its leases, or a new one.
     async fn lease(&self, desk: &mut Desk) -> Option<LeaseId> {
-        if desk.leases.len() == 2 || !desk.leases.is_empty() && self.dice.one_in(2) {
+        let most = if self.mix.trees > 0 { LEASES_IN_TREES } else { LEASES };
+        if desk.leases.len() == most || !desk.leases.is_empty() && self.dice.one_in(2) {
             return self.at(desk.leases.len()).map(|at| desk.leases[at]);
         }
-        let grant = self.draw_grant();
+        let grant = self.draw_grant(desk);
         let answer = self.client.ask(Command::Grant(grant.clone()), PATIENCE).await;
         let is_granted = matches!(answer, Some(Ok(Reply::Granted { .. })));
         is_granted.then(|| {
@@ -128,14 +153,18 @@ impl Clerk {
         })
     }
 
-    /// Renews its leases. False: one of them is over, or nobody answers.
+    /// Renews its leases, with a kind of renewal that some of their classes refuse. False: one of them is over, or no node answers.
     async fn renew(&self, desk: &Desk) -> bool {
         if desk.leases.is_empty() {
             return true;
         }
         let leases = desk.leases.iter().map(|lease| Renewal { lease: *lease, ttl: None }).collect();
-        match self.client.ask(Command::Renew(Renew { leases, kind: Kind::Auto }), PATIENCE).await {
-            Some(Ok(Reply::Renewed(each))) => each.iter().all(Result::is_ok),
+        let kind =
+            if self.mix.classes > 0 { CLASSES[self.at(CLASSES.len()).unwrap_or_default()].1 } else { Kind::Auto };
+        match self.client.ask(Command::Renew(Renew { leases, kind }), PATIENCE).await {
+            Some(Ok(Reply::Renewed(each))) => {
+                each.iter().all(|it| matches!(it, Ok(_) | Err(Refusal::NotRenewable { .. })))
+            }
             _ => false,
         }
     }
@@ -213,7 +242,7 @@ impl Clerk {
         let text = format!("svc/a/i{}", self.dice.between(1, IDS));
         let instance = InstanceKey::parse(&text).expect("this names an instance");
         let on = if self.dice.one_in(2) {
-            On::New(self.draw_grant())
+            On::New(self.draw_grant(desk))
         } else {
             let Some(lease) = self.lease(desk).await else { return };
             On::Given(lease)

@@ -35,6 +35,7 @@ mod scribe;
 mod stale_reads;
 mod storm;
 mod warden;
+mod watcher;
 mod way;
 
 pub use book::{Extremes, Violation};

@@ -46,6 +46,7 @@ impl Many {
         }
         let (holders, operator) = (self.stage.spawn_holders(), self.stage.spawn_operator());
         let (storm, warden, reader) = self.spawn_trouble();
+        let watchers = self.stage.spawn_watchers();
         let archive = tokio::spawn(archive::take(self.stage.site.clone(), self.stage.plan.length / 2));
         while self.stage.site.now() < self.stage.plan.length {
             let respite = self.stage.respite();
@@ -64,6 +65,9 @@ impl Many {
         self.await_leader().await;
         self.stage.await_holders(holders).await;
         self.agree().await;
+        if let Some(watchers) = watchers {
+            watchers.close(&self.chronicle).await;
+        }
         match timeout(HEAL, archive).await {
             Ok(Ok(archive)) => archive.restore(&self.stage.site, &self.machines, &self.stage.dice).await,
             _ => self.stage.site.broken("liveness", "nobody gives a backup"),

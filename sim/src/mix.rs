@@ -38,6 +38,9 @@ pub(crate) struct Mix {
     /// Disks that fail or are full.
     pub(crate) disks: u64,
     pub(crate) post: Post,
+    /// Leases that end with others, and leases of several classes.
+    pub(crate) trees: u64,
+    pub(crate) classes: u64,
 }
 
 /// What befalls the messages of clients: one in so many, or none if 0.
@@ -69,6 +72,8 @@ impl Mix {
         instances: 0,
         disks: 0,
         post: Post { loses: 0, delays: 0, repeats: 0, forgets: 0 },
+        trees: 0,
+        classes: 0,
     };
 
     pub(crate) fn draw(dice: &Dice) -> Self {
@@ -88,6 +93,8 @@ impl Mix {
             instances: weight(),
             disks: weight(),
             post: Post { loses: one_in(), delays: one_in(), repeats: one_in(), forgets: one_in() },
+            trees: weight(),
+            classes: weight(),
         }
     }
 }

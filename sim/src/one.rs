@@ -29,6 +29,7 @@ impl One {
             let _ = node.ready().await;
         }
         let (holders, operator) = (self.stage.spawn_holders(), self.stage.spawn_operator());
+        let watchers = self.stage.spawn_watchers();
         while self.stage.site.now() < self.stage.plan.length {
             let respite = self.stage.respite();
             self.live(respite).await;
@@ -45,6 +46,10 @@ impl One {
         let left = self.stage.site.net.node(0).map(|node| node.status().leases);
         if left != Some(0) {
             self.stage.site.broken("liveness", &format!("{left:?} leases outlive their TTL by far"));
+        }
+        self.look();
+        if let Some(watchers) = watchers {
+            watchers.close(&self.chronicle).await;
         }
         self.machine.read_log("at the end").await;
         self.stage.close()

@@ -46,6 +46,10 @@ struct Tenure {
     lives_until: At,
     holder: String,
     resources: BTreeSet<Name>,
+    /// The lease that it ends with.
+    parent: Option<LeaseId>,
+    /// When a client first called for its end.
+    given_up: Option<At>,
 }
 
 /// What the checks of a run came to.
@@ -185,7 +189,13 @@ impl Pages {
 
     /// A lease was begun, if it had not been.
     fn begin(&mut self, called: &Called, lease: LeaseId) -> &mut Tenure {
-        let tenure = || Tenure { lives_until: called.from, holder: String::new(), resources: BTreeSet::new() };
+        let tenure = || Tenure {
+            lives_until: called.from,
+            holder: String::new(),
+            resources: BTreeSet::new(),
+            parent: None,
+            given_up: None,
+        };
         self.leases.entry(lease).or_insert_with(tenure)
     }
 
@@ -199,12 +209,17 @@ impl Pages {
     fn command(&mut self, called: &Called, command: &Command, outcome: Option<&Outcome>) {
         match (command, outcome) {
             (Command::Grant(grant), outcome) => {
-                self.begin(called, grant.lease);
+                self.begin(called, grant.lease).parent = grant.parent;
                 if let Some(Ok(Reply::Granted { lease, ttl_ms, .. })) = outcome {
                     self.promised(called, *lease, *ttl_ms);
                 }
             }
             (Command::Acquire(acquire), outcome) => self.acquire(called, acquire, outcome),
+            (Command::Register(register), _) => {
+                if let On::New(grant) = &register.on {
+                    self.begin(called, grant.lease).parent = grant.parent;
+                }
+            }
             (Command::Renew(_), Some(Ok(Reply::Renewed(each)))) => {
                 for answer in each {
                     self.renewed(called, answer);
@@ -282,7 +297,8 @@ impl Pages {
             }
         };
         if let On::New(grant) = &acquire.on {
-            self.begin(called, id).holder = grant.holder.to_string();
+            let tenure = self.begin(called, id);
+            (tenure.holder, tenure.parent) = (grant.holder.to_string(), grant.parent);
         }
         // Each claim comes once, however often it is asked for.
         let may_come = is_first;
@@ -344,7 +360,9 @@ impl Pages {
     }
 
     fn release_lease(&mut self, called: &Called, id: LeaseId) {
-        let (lease, names) = (id.number(), self.begin(called, id).resources.clone());
+        let tenure = self.begin(called, id);
+        tenure.given_up.get_or_insert(called.from);
+        let (lease, names) = (id.number(), tenure.resources.clone());
         names.iter().for_each(|name| self.lock(called, name, lock::Act::End { lease }));
         self.key(called, keys::Act::End { lease });
     }
@@ -395,17 +413,29 @@ impl Pages {
 
     /// Every lease may end by itself from some time on, and one that had claims from when others' were ended.
     fn end_leases(&mut self) {
+        let forced = self.forced.iter().min().copied();
         let leases = std::mem::take(&mut self.leases);
         for (id, tenure) in &leases {
             let lease = id.number();
-            let called = Called { from: tenure.lives_until, to: None };
+            // What ends by force is no end of its own: a break of the lock is an operation itself. That of a parent is.
+            let above = tenure.parent.and_then(|parent| may_end_from(&leases, parent, forced));
+            let by_itself = above.map_or(tenure.lives_until, |above| above.min(tenure.lives_until));
+            let called = Called { from: by_itself, to: None };
             tenure.resources.iter().for_each(|name| self.unseen(&called, name, lock::Act::End { lease }));
-            let forced = if tenure.resources.is_empty() { None } else { self.forced.iter().min().copied() };
-            let from = forced.map_or(tenure.lives_until, |forced| forced.min(tenure.lives_until));
+            let forced = forced.filter(|_| !tenure.resources.is_empty());
+            let from = forced.map_or(by_itself, |forced| forced.min(by_itself));
             self.key(&Called { from, to: None }, keys::Act::End { lease });
         }
         self.leases = leases;
     }
+}
+
+/// From when on a lease may have ended, in whatever way; none if no client knows of it.
+fn may_end_from(leases: &BTreeMap<LeaseId, Tenure>, id: LeaseId, forced: Option<At>) -> Option<At> {
+    let tenure = leases.get(&id)?;
+    let forced = forced.filter(|_| !tenure.resources.is_empty());
+    let above = tenure.parent.and_then(|parent| may_end_from(leases, parent, forced));
+    [Some(tenure.lives_until), tenure.given_up, forced, above].into_iter().flatten().min()
 }
 
 fn part(op: &Op) -> Option<Part> {

@@ -16,6 +16,7 @@ use crate::one::One;
 use crate::operator::Operator;
 use crate::recorder::{Checked, Recorder};
 use crate::scribe::Scribe;
+use crate::watcher::Watchers;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Once;
@@ -69,6 +70,8 @@ pub enum Plant {
     RequestsByName,
     /// Renewals tell keepers only of claims that were ended by force.
     ForcedLossesOnly,
+    /// Watches of events that resume leave out the revision after the one at which they stopped.
+    SkippingWatches,
     /// Keepers count from when the answer to a renewal came, not from when it was sent.
     CountsFromReceipt,
 }
@@ -252,6 +255,12 @@ impl Stage {
             all.extend(keepers::spawn(&self.plan, &self.site, self.mix, &self.keepers, meddles));
         }
         all
+    }
+
+    /// Clients that watch.
+    pub(crate) fn spawn_watchers(&self) -> Option<Watchers> {
+        let dice = Dice::new(self.plan.seed.rotate_left(16));
+        self.plan.swarm.then(|| Watchers::spawn(&self.site, &dice, self.plan.plant))
     }
 
     fn clerk(&self, number: u64) -> Clerk {

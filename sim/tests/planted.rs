@@ -71,6 +71,14 @@ fn writes_that_are_proposed_twice_are_caught() {
     assert!(contradicts(&["S10"], 1, 8, Plant::RepeatedProposals), "no history shows a write twice");
 }
 
+/// Watches of events that resume at another node leave out the revision after the one at which they stopped.
+#[test]
+fn watches_that_skip_are_caught() {
+    let plan = |seed| Plan { plant: Some(Plant::SkippingWatches), ..Plan::sound(seed, 3, Duration::from_secs(60)) };
+    let skips = |report: &Report| report.violations.iter().any(|it| it.what.contains("a watcher of"));
+    assert!((1..=20).any(|seed| skips(&run(plan(seed)))), "no watcher missed an event");
+}
+
 /// A machine whose disk has failed comes back as if nothing was wrong, without having stopped.
 #[test]
 fn a_node_that_goes_on_after_its_disk_failed_is_caught() {

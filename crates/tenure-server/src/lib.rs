@@ -36,7 +36,7 @@ pub use access::{AUDIT_TARGET, Access, ApiKeys, BadLine, KeyRights, Role, draw_a
 pub use clock::{Clock, SystemClock};
 pub use cluster::{Begin, CannotChange, Place};
 pub use compactor::Compaction;
-pub use doors::{StreamAnswers, serve_stream};
+pub use doors::{StreamAnswers, serve_stream, watch_events, watch_instances};
 pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memory};
 pub use entropy::{Entropy, SystemEntropy};
 pub use environment::Environment;

@@ -23,8 +23,34 @@ pub(crate) use grpc::{NativeDoor, both};
 pub use stream::{StreamAnswers, serve_stream};
 
 use crate::lessor::Unready;
+use crate::node::Node;
+use futures::Stream;
 use tenure_api::Code;
-use tenure_api::v1::Failure;
+use tenure_api::v1::{Failure, WatchInstancesReply, WatchInstancesRequest, WatchReply, WatchRequest};
+
+/// Watches events for a client of the process itself.
+///
+/// # Errors
+///
+/// If the request is refused.
+pub fn watch_events(
+    node: Node,
+    request: WatchRequest,
+) -> Result<impl Stream<Item = Result<WatchReply, Failure>> + use<>, Box<Failure>> {
+    watch::open(&Desk::new(node), request)
+}
+
+/// Watches instances for a client of the process itself.
+///
+/// # Errors
+///
+/// If the request is refused.
+pub fn watch_instances(
+    node: Node,
+    request: WatchInstancesRequest,
+) -> Result<impl Stream<Item = Result<WatchInstancesReply, Failure>> + use<>, Box<Failure>> {
+    fleet::open(Desk::new(node), request)
+}
 
 /// What a client is told when there is no answer yet.
 fn unready(unready: &Unready) -> Failure {
