@@ -2,6 +2,7 @@
 //! mean nothing when it is absent, so that its absence encodes to the bytes of before. It never applies anything.
 
 mod commands;
+mod end;
 mod keys;
 mod kinds;
 mod registry;
@@ -20,6 +21,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use commands::CommandRecord;
 pub(crate) use commands::ForceRecord;
+pub(crate) use end::{EndRecord, end_record, read_end};
+pub(crate) use keys::KeyRecord;
 use prost::Message;
 pub(crate) use registry::{DetailsRecord, details, details_record, health, health_number, instance_key, word};
 
