@@ -2,6 +2,7 @@
 
 use super::{Damage, holder, lease_id, note};
 use crate::event::End;
+use crate::time::Moment;
 use alloc::string::{String, ToString};
 use prost::Message;
 
@@ -73,5 +74,32 @@ pub(crate) fn read_end(record: Option<EndRecord>) -> Result<End, Damage> {
         EndKind::Unhealthy => Ok(End::Unhealthy),
         EndKind::Transferred => Ok(End::Transferred { to: holder(&record.to)? }),
         EndKind::Unspecified => Err(Damage::new("an end of a kind that this build does not know")),
+    }
+}
+
+/// How something ended, and when.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct EndedRecord {
+    #[prost(message, optional, tag = "1")]
+    how: Option<EndRecord>,
+    #[prost(uint64, tag = "2")]
+    when_ms: u64,
+    #[prost(uint64, tag = "3")]
+    wall_ms: u64,
+}
+
+impl EndedRecord {
+    pub(super) fn of(how: &End, when: Moment, wall_ms: u64) -> Self {
+        Self { how: Some(end_record(how)), when_ms: when.millis(), wall_ms }
+    }
+
+    /// The record of an end that may be forgotten.
+    pub(super) fn of_known(ended: Option<&(End, Moment, u64)>) -> Option<Self> {
+        ended.map(|(how, when, wall_ms)| Self::of(how, *when, *wall_ms))
+    }
+
+    /// How, when in service time, and when by the wall clock of the leader of that time.
+    pub(super) fn read(self) -> Result<(End, Moment, u64), Damage> {
+        Ok((read_end(self.how)?, Moment::from_millis(self.when_ms), self.wall_ms))
     }
 }
