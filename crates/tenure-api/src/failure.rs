@@ -63,7 +63,7 @@ pub fn failure(refusal: &Refusal) -> v1::Failure {
         Refusal::Denied { .. } => failure,
         Refusal::TooManyLeases { max, .. } => v1::Failure { max: (*max).into(), ..failure },
         Refusal::Full { what, max } | Refusal::Overloaded { what, max } => {
-            v1::Failure { what: (*what).into(), max: *max as u64, ..failure }
+            v1::Failure { what: what.to_string(), max: *max as u64, ..failure }
         }
     }
 }
@@ -302,8 +302,8 @@ mod tests {
             (Refusal::TtlOfClass { class: class.clone(), ttl_ms: 1, min_ms: 2, max_ms: 3 }, Code::TtlOfClass),
             (Refusal::NotRenewable { lease, class, policy: Policy::Never }, Code::NotRenewable),
             (Refusal::NoKey { key: Key::parse(b"k").unwrap() }, Code::NoKey),
-            (Refusal::Full { what: "leases", max: 1 }, Code::Full),
-            (Refusal::Overloaded { what: "keys", max: 1 }, Code::Overloaded),
+            (Refusal::Full { what: "leases".into(), max: 1 }, Code::Full),
+            (Refusal::Overloaded { what: "keys".into(), max: 1 }, Code::Overloaded),
         ]
     }
 

@@ -37,7 +37,7 @@ pub use ledger::{
 };
 pub use mode::{Class, Counts, Epoch, Kind, Lifetime, Mode, Policy, Priority, Units};
 pub use names::{BadText, Holder, Key, Label, Labels, LeaseId, Name, Note};
-pub use record::Damage;
+pub use record::{Damage, decode_outcome, encode_outcome};
 pub use registry::{
     Ask, BadCheck, BadDetails, BadEndpoint, BadInstanceKey, BadWanted, Check, Deregister, Details, Draft, Drain, Edit,
     Endpoint, Health, InstanceId, InstanceKey, Judgement, OnCritical, Penalty, Probe, Register, SetHealth, Source,

@@ -328,6 +328,13 @@ pub const BREAK_ENDS_MAX: usize = 32_768;
 /// Claims that one acquire with an epoch may supersede: as many as may hold one resource, and as many as may wait for it.
 pub const SUPERSEDED_MAX: usize = 20_000;
 
+/// What a refusal counts or denies, in bytes, as another node sends it: a few words.
+pub const WHAT_BYTES_MAX: usize = 128;
+
+/// An outcome in bytes, as a node sends it to another one: the answer of one transaction, and room for the numbers of its
+/// operations. The answer to a renewal of [`RENEWALS_MAX`] leases is smaller.
+pub const OUTCOME_BYTES_MAX: usize = TXN_BYTES_MAX + 1024 * 1024;
+
 /// Commands in one entry. Renewals batch within one command, so this is rarely reached.
 pub const COMMANDS_MAX: usize = 8192;
 

@@ -1,10 +1,17 @@
 //! The shape of entries on disk and between nodes, as protocol buffers. A field's number is for ever; a new field must
 //! mean nothing when it is absent, so that its absence encodes to the bytes of before. It never applies anything.
 
+mod bad_details;
 mod commands;
+mod done;
+mod end;
 mod keys;
 mod kinds;
+mod outcome;
+mod refusal;
+mod refused_instance;
 mod registry;
+mod reply;
 mod requests;
 
 use crate::actor::ApiKeyName;
@@ -20,6 +27,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use commands::CommandRecord;
 pub(crate) use commands::ForceRecord;
+pub(crate) use end::{EndRecord, end_record, read_end};
+pub(crate) use keys::KeyRecord;
+pub use outcome::{decode_outcome, encode_outcome};
 use prost::Message;
 pub(crate) use registry::{DetailsRecord, details, details_record, health, health_number, instance_key, word};
 
@@ -212,19 +222,32 @@ pub(crate) fn lifetime_record(lifetime: Option<Lifetime>) -> Option<LifetimeReco
     })
 }
 
+fn policy(number: u32) -> Result<Policy, Damage> {
+    match number {
+        0 => Ok(Policy::Auto),
+        1 => Ok(Policy::Activity),
+        2 => Ok(Policy::Explicit),
+        3 => Ok(Policy::Never),
+        _ => Err(Damage::new("a renewal policy that this build does not know")),
+    }
+}
+
+const fn policy_number(policy: Policy) -> u32 {
+    match policy {
+        Policy::Auto => 0,
+        Policy::Activity => 1,
+        Policy::Explicit => 2,
+        Policy::Never => 3,
+    }
+}
+
 pub(crate) fn class(record: &ClassRecord) -> Result<Class, Damage> {
     Ok(Class {
         name: name(&record.name)?,
         ttl: ttl(record.ttl_ms)?,
         ttl_min: ttl(record.ttl_min_ms)?,
         ttl_max: ttl(record.ttl_max_ms)?,
-        renew: match record.renew {
-            0 => Policy::Auto,
-            1 => Policy::Activity,
-            2 => Policy::Explicit,
-            3 => Policy::Never,
-            _ => return Err(Damage::new("a renewal policy that this build does not know")),
-        },
+        renew: policy(record.renew)?,
         grace: span(record.grace_ms, crate::limits::GRACE_MS_MAX)?,
         lifetime: lifetime(record.lifetime)?,
     })
@@ -236,12 +259,7 @@ pub(crate) fn class_record(class: &Class) -> ClassRecord {
         ttl_ms: class.ttl.millis(),
         ttl_min_ms: class.ttl_min.millis(),
         ttl_max_ms: class.ttl_max.millis(),
-        renew: match class.renew {
-            Policy::Auto => 0,
-            Policy::Activity => 1,
-            Policy::Explicit => 2,
-            Policy::Never => 3,
-        },
+        renew: policy_number(class.renew),
         grace_ms: class.grace.millis(),
         lifetime: lifetime_record(class.lifetime),
     }
@@ -276,6 +294,22 @@ impl Entry {
 }
 
 impl Command {
+    /// The command alone, in the shape that it has in an entry.
+    pub fn encode(&self) -> Vec<u8> {
+        self.record().encode_to_vec()
+    }
+
+    /// Reads a command back. Whatever the bytes are, they are read whole or refused. Those with a field that this build does not
+    /// know are refused as well, because no version of the rules stands beside a command that is alone. Whether the log could
+    /// read the command back is another question: see [`Command::can_be_read_back`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let command = Self::read(CommandRecord::decode(bytes)?)?;
+        if command.encode() != bytes {
+            return Err(Damage::new("a command with more in it than this build knows"));
+        }
+        Ok(command)
+    }
+
     /// Whether the log could read this back. A command that cannot nest always can.
     pub fn can_be_read_back(&self) -> bool {
         let Self::Txn(txn) = self.plain() else { return true };

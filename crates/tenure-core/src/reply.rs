@@ -9,6 +9,7 @@ use crate::names::{Holder, Key, LeaseId, Name};
 use crate::registry::{BadDetails, Health, InstanceKey, Word};
 use crate::time::Moment;
 use crate::txn::TxnDone;
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -434,7 +435,7 @@ pub enum Refusal {
     #[error("no room: {what} may be at most {max}")]
     Full {
         /// What is counted.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// The limit.
         max: usize,
     },
@@ -444,7 +445,7 @@ pub enum Refusal {
         /// The key.
         key: ApiKeyName,
         /// What it may not do.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// As many leases live that were begun with the API key as it may have.
     #[error("the API key {key} may have {max} leases at once, and has them")]
@@ -458,7 +459,7 @@ pub enum Refusal {
     #[error("too much at once: {what} are shared with other commands, and at most {max}; ask again")]
     Overloaded {
         /// What is counted.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// What a command that is alone may use.
         max: usize,
     },

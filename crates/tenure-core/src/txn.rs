@@ -145,10 +145,10 @@ impl Txn {
 
     fn size_within(&self, depth: usize, left: &mut usize) -> Result<(), Refusal> {
         let Some(depth) = depth.checked_sub(1) else {
-            return Err(Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX });
+            return Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX });
         };
         let here = self.compares.len() + self.then.len() + self.otherwise.len();
-        *left = left.checked_sub(here).ok_or(Refusal::Full { what: TXN_OPS_ALL, max: TXN_OPS_ALL_MAX })?;
+        *left = left.checked_sub(here).ok_or(Refusal::Full { what: TXN_OPS_ALL.into(), max: TXN_OPS_ALL_MAX })?;
         self.within().try_for_each(|txn| txn.size_within(depth, left))
     }
 

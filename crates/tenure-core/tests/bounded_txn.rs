@@ -46,7 +46,7 @@ fn keys_looked_at_by_one_transaction() {
     let mut ledger = with_keys(20_000);
     let most = TXN_KEYS_MAX / 20_000;
     let counts = |many: usize| (0..many).map(|_| count()).chain([write("x", 1)]).collect::<Vec<_>>();
-    let full = Refusal::Full { what: KEYS, max: TXN_KEYS_MAX };
+    let full = Refusal::Full { what: KEYS.into(), max: TXN_KEYS_MAX };
     assert_eq!(refusal(&mut ledger, txn(counts(most + 1))), full);
     // Conditions count, too, and so do ranges of the past.
     let is_old = Compare { keys: all_keys(), subject: Subject::Version(9), relation: Relation::Less };
@@ -66,7 +66,7 @@ fn bytes_answered_by_one_transaction() {
     let most = TXN_BYTES_MAX / size;
     let range = |part| Op::Range(Range { part, ..Range::of(Keys::One(key("large"))) });
     let ranges = |many: usize, part| (0..many).map(|_| range(part)).chain([write("x", 1)]).collect::<Vec<_>>();
-    let full = Refusal::Full { what: BYTES, max: TXN_BYTES_MAX };
+    let full = Refusal::Full { what: BYTES.into(), max: TXN_BYTES_MAX };
     assert_eq!(refusal(&mut ledger, txn(ranges(most + 1, Part::Whole))), full);
     order(&mut ledger, 0, txn(ranges(most, Part::Whole))).unwrap();
     order(&mut ledger, 0, txn(ranges(100, Part::KeysOnly))).unwrap();
@@ -99,7 +99,8 @@ fn transactions_of_one_entry_share_its_work() {
     let small = || txn(vec![write("small", 1), Op::Range(Range::of(Keys::One(key("small"))))]);
     let commands = vec![heavy(), heavy(), heavy(), heavy(), small()];
     let outcomes = ledger.apply(&entry(1, commands)).outcomes;
-    let overloaded = Err(Refusal::Overloaded { what: "steps of the commands of one entry", max: ENTRY_STEPS_MAX });
+    let overloaded =
+        Err(Refusal::Overloaded { what: "steps of the commands of one entry".into(), max: ENTRY_STEPS_MAX });
     assert_eq!(ENTRY_STEPS_MAX / 180_000, 2, "the third of them goes beyond it");
     assert!(outcomes[..3].iter().all(Result::is_ok), "{:?}", &outcomes[..3]);
     assert_eq!(outcomes[3..], [overloaded.clone(), overloaded.clone()]);
@@ -151,11 +152,11 @@ fn replayed_entries_answer_nothing() {
 fn levels_and_operations_of_one_transaction() {
     let mut ledger = Ledger::default();
     order(&mut ledger, 0, Command::Txn(nested(TXN_DEPTH_MAX))).unwrap();
-    let deep = Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX };
+    let deep = Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX };
     assert_eq!(refusal(&mut ledger, Command::Txn(nested(TXN_DEPTH_MAX + 1))), deep);
     let wide = |many: usize| txn((0..many).map(|n| write(&format!("k/{n}"), 1)).collect());
     order(&mut ledger, 0, wide(TXN_OPS_ALL_MAX)).unwrap();
-    let many = Refusal::Full { what: TXN_OPS_ALL, max: TXN_OPS_ALL_MAX };
+    let many = Refusal::Full { what: TXN_OPS_ALL.into(), max: TXN_OPS_ALL_MAX };
     assert_eq!(refusal(&mut ledger, wide(TXN_OPS_ALL_MAX + 1)), many);
     // Both ways count, though only one of them is gone.
     let Command::Txn(half) = wide(TXN_OPS_ALL_MAX / 2) else { unreachable!("it is a transaction") };

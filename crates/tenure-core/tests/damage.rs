@@ -1,12 +1,13 @@
 //! Bytes that were changed on their way: they are read whole or refused, and never stop the program.
 
-use crate::support::history::{Plan, plans};
+use crate::support::history::{Plan, instance_plans, key_plans, plans};
+use crate::support::samples::Draw;
 use crate::support::{acquire, entry, grant, revoke, runner, snapshot, tick};
 use proptest::collection;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::TestCaseError;
 use std::cell::Cell;
-use tenure_core::{Entry, Ledger};
+use tenure_core::{Command, Entry, Ledger, decode_outcome, encode_outcome};
 
 /// A history's ledger, and its last entry.
 fn played(plans: &[Plan]) -> (Ledger, Entry) {
@@ -130,6 +131,62 @@ fn a_damaged_snapshot_is_read_whole_or_refused() {
     println!("{}", tally.finish());
 }
 
+#[test]
+fn a_damaged_outcome_is_read_whole_or_refused() {
+    let tally = Tally::default();
+    let strategy = (any::<u64>().no_shrink(), collection::vec((any::<usize>(), faults()), 100));
+    let result = runner(200, file!()).run(&strategy, |(seed, damages)| {
+        let outcomes = Draw::new(seed).outcomes();
+        for (at, faults) in damages {
+            let mut bytes = encode_outcome(&outcomes[at % outcomes.len()]);
+            faults.iter().for_each(|fault| inflict(&mut bytes, fault));
+            let read = decode_outcome(&bytes);
+            tally.count(&read);
+            if read.is_ok_and(|read| encode_outcome(&read) != bytes) {
+                return Err(TestCaseError::fail("an outcome that was read has everything that the bytes have"));
+            }
+        }
+        Ok(())
+    });
+    result.unwrap();
+    println!("{}", tally.finish());
+}
+
+#[test]
+fn a_damaged_command_is_read_whole_or_refused() {
+    let tally = Tally::default();
+    let histories = prop_oneof![plans(6).boxed(), key_plans(6).boxed(), instance_plans(6).boxed()];
+    let strategy = (histories, collection::vec((any::<usize>(), faults()), 40));
+    let result = runner(200, file!()).run(&strategy, |(plans, damages)| {
+        let (_, entry) = played(&plans);
+        for (at, faults) in damages.into_iter().filter(|_| !entry.commands.is_empty()) {
+            let mut bytes = entry.commands[at % entry.commands.len()].encode();
+            faults.iter().for_each(|fault| inflict(&mut bytes, fault));
+            let read = Command::decode(&bytes);
+            tally.count(&read);
+            if read.is_ok_and(|read| read.encode() != bytes) {
+                return Err(TestCaseError::fail("a command that was read has everything that the bytes have"));
+            }
+        }
+        Ok(())
+    });
+    result.unwrap();
+    println!("{}", tally.finish());
+}
+
+/// An outcome that ends early is noticed wherever it ends.
+#[test]
+fn an_outcome_that_was_cut_is_refused() {
+    for outcome in Draw::new(1).outcomes() {
+        let whole = encode_outcome(&outcome);
+        // Every byte of a short one; the first and the last, and some between, of a long one.
+        for end in (0..whole.len()).filter(|end| *end < 200 || whole.len() - end < 200 || end % 97 == 0) {
+            assert!(decode_outcome(&whole[..end]).is_err(), "{end} bytes of {outcome:?}");
+        }
+        assert_eq!(decode_outcome(&whole), Ok(outcome));
+    }
+}
+
 /// A snapshot that ends early is noticed, also when it ends between two records.
 #[test]
 fn a_snapshot_that_was_cut_is_refused() {
@@ -149,6 +206,14 @@ fn random_bytes_are_never_a_panic() {
     let result = runner(4000, file!()).run(&collection::vec(any::<u8>(), 0..200), |bytes| {
         tally.count(&Entry::decode(&bytes));
         tally.count(&Ledger::read_snapshot(&bytes));
+        tally.count(&Command::decode(&bytes));
+        tally.count(&decode_outcome(&bytes));
+        // Behind the version, as a reply and as a refusal.
+        let body = &bytes[..bytes.len().min(127)];
+        let length = u8::try_from(body.len()).expect("it is one byte of a length");
+        for tag in [0x12, 0x1a] {
+            tally.count(&decode_outcome(&[&[8, 1, tag, length], body].concat()));
+        }
         Ok(())
     });
     result.unwrap();

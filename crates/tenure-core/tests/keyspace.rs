@@ -12,7 +12,7 @@ use tenure_core::{
 };
 
 fn full(what: &'static str, max: usize) -> Refusal {
-    Refusal::Full { what, max }
+    Refusal::Full { what: what.into(), max }
 }
 
 fn all_keys() -> Keys {

@@ -208,7 +208,7 @@ fn a_search_for_a_deadlock_takes_so_long_and_no_longer() {
     // Each of those who wait is reached, and then asked for what it waits for.
     let (resource, most) = (|n: u64| format!("r/{n}"), limits::CHAIN_STEPS_MAX as u64 / (2 * waiters));
     order(&mut ledger, 0, grant(1, 600_000)).unwrap();
-    let full = Refusal::Full { what: "steps to look for a deadlock", max: limits::CHAIN_STEPS_MAX };
+    let full = Refusal::Full { what: "steps to look for a deadlock".into(), max: limits::CHAIN_STEPS_MAX };
     for line in 0..=most {
         for waiter in 0..=waiters {
             order(&mut ledger, 0, acquire(10 + line * 100_000 + waiter, &resource(line), 600_000)).unwrap();

@@ -35,7 +35,7 @@ fn the_longest_line() {
     assert_eq!(place(order(&mut ledger, 0, acquire(max + 1, "db", 60_000))), far);
     assert_eq!(ledger.resource(&name("db")).unwrap().waiting(), max, "everybody is counted, far places are not told");
     assert_eq!(place(order(&mut ledger, 0, acquire(far, "db", 60_000))), far - 1, "near ones are told exactly");
-    let full = Refusal::Full { what: "waiters in one line", max: limits::WAITERS_MAX };
+    let full = Refusal::Full { what: "waiters in one line".into(), max: limits::WAITERS_MAX };
     assert_eq!(refusal(&mut ledger, acquire(max + 3, "db", 60_000)), full);
     assert_eq!(refusal(&mut ledger, acquire_on(max + 2, "db", Wait::IN_LINE)), full);
     // A full line still answers who has a place in it, and takes the next one when somebody leaves.
@@ -53,7 +53,7 @@ fn the_heaviest_lease() {
     let (mut ledger, max) = (Ledger::default(), limits::ATTACHED_MAX);
     all_accepted(&mut ledger, 0, [grant(1, 1000), grant(2, 1000), acquire(3, "r/other", 60_000)]);
     all_accepted(&mut ledger, 0, (0..max).map(|n| acquire_on(1, &format!("r/{n}"), Wait::Never)));
-    let full = Refusal::Full { what: "things attached to one lease tree", max };
+    let full = Refusal::Full { what: "things attached to one lease tree".into(), max };
     assert_eq!(refusal(&mut ledger, acquire_on(1, "one/more", Wait::Never)), full);
     assert_eq!(refusal(&mut ledger, acquire_on(1, "r/other", Wait::IN_LINE)), full);
     assert!(
@@ -156,7 +156,7 @@ fn seating_is_cut_and_goes_on() {
 }
 
 fn full(what: &'static str, max: usize) -> Refusal {
-    Refusal::Full { what, max }
+    Refusal::Full { what: what.into(), max }
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn changes_of_one_entry() {
     }
     let commands: Vec<Command> = (1..=trees).map(revoke).chain([grant(99, 1000)]).collect();
     let applied = ledger.apply(&entry(1, commands));
-    let overloaded = Err(Refusal::Overloaded { what: "changes made together", max: limits::ENTRY_CHANGES_MAX });
+    let overloaded = Err(Refusal::Overloaded { what: "changes made together".into(), max: limits::ENTRY_CHANGES_MAX });
     let refused: Vec<bool> = applied.outcomes.iter().map(|outcome| *outcome == overloaded).collect();
     assert_eq!(refused, [false, false, false, false, true, true]);
     assert!(applied.events.len() <= limits::ENTRY_CHANGES_MAX + things + 1);

@@ -423,10 +423,10 @@ fn services_are_limited() {
     let each = limits::ATTACHED_MAX as u64;
     all_accepted(&mut ledger, 0, (0..max).map(|service| on(service, 1 + service / each, "a")));
     assert_eq!(ledger.service_count(), limits::SERVICES_MAX);
-    let many = Refusal::Full { what: "things attached to one lease tree", max: limits::ATTACHED_MAX };
+    let many = Refusal::Full { what: "things attached to one lease tree".into(), max: limits::ATTACHED_MAX };
     assert_eq!(refusal(&mut ledger, on(0, 1, "b")), many, "instances count on their lease");
     all_accepted(&mut ledger, 0, [crate::support::grant(11, 600_000), on(0, 11, "b")]);
-    let full = Refusal::Full { what: "services", max: limits::SERVICES_MAX };
+    let full = Refusal::Full { what: "services".into(), max: limits::SERVICES_MAX };
     assert_eq!(refusal(&mut ledger, on(max, 11, "a")), full);
 }
 

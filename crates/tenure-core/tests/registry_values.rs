@@ -116,7 +116,7 @@ fn pushed(n: usize) -> Check {
 
 #[test]
 fn details_are_bounded() {
-    let many = |what, max: usize| Err(BadDetails::TooMany { what, count: max + 1, max });
+    let many = |what: &'static str, max: usize| Err(BadDetails::TooMany { what: what.into(), count: max + 1, max });
     let words = |count: usize| (0..count).map(|n| Word::parse(&format!("w{n}")).unwrap()).collect::<BTreeSet<_>>();
     let with_endpoints =
         |count: usize| Details::new(Draft { endpoints: (0..count).map(endpoint).collect(), ..draft() });
@@ -130,9 +130,9 @@ fn details_are_bounded() {
     assert!(with_checks(limits::CHECKS_MAX).is_ok());
     assert_eq!(with_checks(limits::CHECKS_MAX + 1), many("checks", limits::CHECKS_MAX));
     let twice = Details::new(Draft { endpoints: vec![endpoint(0), endpoint(0)], ..draft() });
-    assert_eq!(twice, Err(BadDetails::Twice { what: "endpoint" }));
+    assert_eq!(twice, Err(BadDetails::Twice { what: "endpoint".into() }));
     let twice = Details::new(Draft { checks: vec![pushed(0), pushed(0)], ..draft() });
-    assert_eq!(twice, Err(BadDetails::Twice { what: "check" }));
+    assert_eq!(twice, Err(BadDetails::Twice { what: "check".into() }));
     let weight = limits::WEIGHT_MAX;
     assert!(Details::new(Draft { weight, ..draft() }).is_ok());
     let heavy = Details::new(Draft { weight: weight + 1, ..draft() });

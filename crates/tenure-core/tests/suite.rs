@@ -10,6 +10,7 @@ mod keyspace;
 mod large;
 mod limits;
 mod model;
+mod outcomes;
 mod promises;
 mod registry;
 mod registry_values;

@@ -107,7 +107,7 @@ impl Counter {
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
         // An entry that cannot be read back would stop every node that reads the log.
         if !command.can_be_read_back() {
-            return Ok(Err(Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX }));
+            return Ok(Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX }));
         }
         let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
         let (door, answer) = oneshot::channel();

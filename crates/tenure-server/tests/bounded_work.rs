@@ -26,7 +26,7 @@ async fn open(disk: &MemoryDisk) -> Node {
 async fn a_command_too_deep_for_the_log_is_not_proposed() {
     let disk = MemoryDisk::new();
     let node = open(&disk).await;
-    let too_deep = Err(Refusal::Full { what: TXN_DEPTH, max: TXN_DEPTH_MAX });
+    let too_deep = Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX });
     // Entries nest two messages for each level, below two of their own; a reader takes 100.
     for levels in [TXN_DEPTH_MAX + 1, 49, 60] {
         assert_eq!(node.order(nested(levels)).await.unwrap(), too_deep, "{levels} levels");

@@ -109,13 +109,15 @@ impl From<&Refusal> for Fault {
             Refusal::Exists { .. } => Self::lease_exists(),
             Refusal::Compacted { .. } => Self::compacted(),
             Refusal::NotYet { .. } => Self::future(),
-            Refusal::Full { what: "bytes of all keys", .. } => Self::no_space(),
-            Refusal::Full { what: "bytes of a key with its value", .. } => Self::too_large(),
-            Refusal::Full { what: TXN_OPS_ALL | TXN_DEPTH, .. } => Self::too_many_ops(),
+            Refusal::Full { what, .. } => match &**what {
+                "bytes of all keys" => Self::no_space(),
+                "bytes of a key with its value" => Self::too_large(),
+                TXN_OPS_ALL | TXN_DEPTH => Self::too_many_ops(),
+                _ => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
+            },
             Refusal::Overloaded { .. } => Self::too_many_requests(),
             Refusal::Denied { .. } => Self::denied(),
             Refusal::TooManyLeases { .. } => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
-            Refusal::Full { .. } => Self::ours(Code::ResourceExhausted, format!("tenure: {refusal}")),
             other => Self::ours(Code::FailedPrecondition, format!("tenure: {other}")),
         }
     }

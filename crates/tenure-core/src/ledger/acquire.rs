@@ -167,7 +167,7 @@ impl Ledger {
             On::Given(lease) => self.room_in_tree(*lease, claims)?,
         }
         if self.claims + self.vacating.len() + claims > CLAIMS_MAX {
-            return Err(Refusal::Full { what: "claims", max: CLAIMS_MAX });
+            return Err(Refusal::Full { what: "claims".into(), max: CLAIMS_MAX });
         }
         self.has_room_for(size::of_acquire(acquire))
     }

@@ -86,7 +86,7 @@ impl Ledger {
             return Ok(Reply::ClassSet);
         }
         if !self.classes.contains_key(&class.name) && self.classes.len() >= CLASSES_MAX {
-            return Err(Refusal::Full { what: "classes", max: CLASSES_MAX });
+            return Err(Refusal::Full { what: "classes".into(), max: CLASSES_MAX });
         }
         self.classes.insert(class.name.clone(), class.clone());
         self.note_registration();

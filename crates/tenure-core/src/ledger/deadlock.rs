@@ -46,9 +46,9 @@ struct Search {
 
 impl Search {
     /// Counts a look.
-    const fn step(&mut self) -> Result<(), Refusal> {
+    fn step(&mut self) -> Result<(), Refusal> {
         if self.steps == CHAIN_STEPS_MAX {
-            return Err(Refusal::Full { what: "steps to look for a deadlock", max: CHAIN_STEPS_MAX });
+            return Err(Refusal::Full { what: "steps to look for a deadlock".into(), max: CHAIN_STEPS_MAX });
         }
         self.steps += 1;
         Ok(())

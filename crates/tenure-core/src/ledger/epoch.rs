@@ -49,7 +49,7 @@ impl Ledger {
             claims.extend(older.into_iter().map(|claim| (name.clone(), claim)));
         }
         if claims.len() > SUPERSEDED_MAX {
-            return Err(Refusal::Full { what: "claims that one acquire supersedes", max: SUPERSEDED_MAX });
+            return Err(Refusal::Full { what: "claims that one acquire supersedes".into(), max: SUPERSEDED_MAX });
         }
         Ok(Outgoing::new(claims))
     }

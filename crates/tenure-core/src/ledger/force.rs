@@ -84,7 +84,7 @@ impl Ledger {
             let ends_too = lease.origin == Origin::Acquire && lease.stakes.len() == 1;
             ends += 1 + if ends_too { lease.carried } else { 0 };
             if ends > BREAK_ENDS_MAX {
-                return Err(Refusal::Full { what: "things that one break ends", max: BREAK_ENDS_MAX });
+                return Err(Refusal::Full { what: "things that one break ends".into(), max: BREAK_ENDS_MAX });
             }
         }
         Ok(())

@@ -446,7 +446,7 @@ impl Ledger {
 /// Whether an entry whose commands have changed and looked at so much may go on with the next one. One that may not changes
 /// nothing, and the leader proposes it again.
 fn has_room(changes: usize, steps: usize) -> Result<(), Refusal> {
-    let full = |what, max| Err(Refusal::Overloaded { what, max });
+    let full = |what: &'static str, max| Err(Refusal::Overloaded { what: what.into(), max });
     match (changes < ENTRY_CHANGES_MAX, steps < ENTRY_STEPS_MAX) {
         (true, true) => Ok(()),
         (false, _) => full("changes made together", ENTRY_CHANGES_MAX),

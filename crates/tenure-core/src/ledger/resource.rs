@@ -190,7 +190,7 @@ impl Resource {
     /// Whether one more may stand in its line.
     pub(super) fn may_be_joined(&self) -> Result<(), Refusal> {
         if self.line.len() >= WAITERS_MAX {
-            return Err(Refusal::Full { what: "waiters in one line", max: WAITERS_MAX });
+            return Err(Refusal::Full { what: "waiters in one line".into(), max: WAITERS_MAX });
         }
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Ledger {
         let before = self.resources.get(name).filter(|resource| resource.defined).map(|resource| resource.capacity);
         if before != define.capacity {
             if before.is_none() && self.defined >= DEFINED_MAX {
-                return Err(Refusal::Full { what: "defined resources", max: DEFINED_MAX });
+                return Err(Refusal::Full { what: "defined resources".into(), max: DEFINED_MAX });
             }
             if before.is_none() {
                 self.has_room_for(size::of_defined(name))?;

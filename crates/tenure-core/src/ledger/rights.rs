@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     fn denied(actor: &Actor, what: &'static str) -> Result<(), Refusal> {
-        Err(Refusal::Denied { key: actor.key.clone(), what })
+        Err(Refusal::Denied { key: actor.key.clone(), what: what.into() })
     }
 
     fn is_of(&self, actor: &Actor, lease: LeaseId) -> bool {
@@ -199,7 +199,7 @@ impl Ledger {
             return Err(Refusal::TooManyLeases { key: key.clone(), max });
         }
         if self.leases.len() >= LEASES_MAX {
-            return Err(Refusal::Full { what: "leases", max: LEASES_MAX });
+            return Err(Refusal::Full { what: "leases".into(), max: LEASES_MAX });
         }
         Ok(())
     }

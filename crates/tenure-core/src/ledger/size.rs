@@ -18,9 +18,9 @@ impl Ledger {
     }
 
     /// Whether so many bytes more may be taken.
-    pub(super) const fn has_room_for(&self, bytes: usize) -> Result<(), Refusal> {
+    pub(super) fn has_room_for(&self, bytes: usize) -> Result<(), Refusal> {
         if self.bytes + bytes > LEDGER_BYTES_MAX {
-            return Err(Refusal::Full { what: "bytes of leases, claims and instances", max: LEDGER_BYTES_MAX });
+            return Err(Refusal::Full { what: "bytes of leases, claims and instances".into(), max: LEDGER_BYTES_MAX });
         }
         Ok(())
     }
@@ -78,9 +78,11 @@ mod tests {
     use crate::reply::{Outcome, Reply};
     use crate::request::Proof;
     use crate::time::{Moment, Ttl};
+    use alloc::borrow::Cow;
     use alloc::vec;
 
-    const FULL: Refusal = Refusal::Full { what: "bytes of leases, claims and instances", max: LEDGER_BYTES_MAX };
+    const FULL: Refusal =
+        Refusal::Full { what: Cow::Borrowed("bytes of leases, claims and instances"), max: LEDGER_BYTES_MAX };
 
     fn order(ledger: &mut Ledger, command: Command) -> Outcome {
         let leader = Leader { term: 1, node: 1 };

@@ -29,7 +29,7 @@ impl Ledger {
     /// Whether the tree of a lease may carry so many more things.
     pub(super) fn room_in_tree(&self, id: LeaseId, more: usize) -> Result<(), Refusal> {
         if self.leases[&self.root(id)].carried + more > ATTACHED_MAX {
-            return Err(Refusal::Full { what: "things attached to one lease tree", max: ATTACHED_MAX });
+            return Err(Refusal::Full { what: "things attached to one lease tree".into(), max: ATTACHED_MAX });
         }
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Ledger {
     /// Whether a lease may have a child.
     pub(super) fn may_bear(&self, parent: LeaseId) -> Result<(), Refusal> {
         if self.generation(parent) >= GENERATIONS_MAX {
-            return Err(Refusal::Full { what: "generations of leases", max: GENERATIONS_MAX });
+            return Err(Refusal::Full { what: "generations of leases".into(), max: GENERATIONS_MAX });
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
-//! The shape of what is asked of keys on disk.
+//! The shape of keys on disk, and of what is asked of them.
 
 use super::{Damage, key, lease_or_none};
 use crate::command::{Hang, Keys, Put};
+use crate::ledger::KeyValue;
+use crate::names::{Key, LeaseId};
 use crate::txn::{Compare, Op, Part, Range, Relation, Sort, SortBy, Subject, Txn, Way, Within};
 use alloc::vec::Vec;
 use prost::Message;
@@ -115,6 +117,25 @@ struct RangeRecord {
     created_max: i64,
 }
 
+/// A key with what it has.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyRecord {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
+    #[prost(uint64, tag = "3")]
+    pub(crate) create_revision: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) mod_revision: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) version: u64,
+    #[prost(fixed64, tag = "6")]
+    pub(crate) lease: u64,
+    #[prost(uint32, tag = "7")]
+    pub(crate) n: u32,
+}
+
 fn unknown() -> Damage {
     Damage::new("something is asked of keys that this build does not know")
 }
@@ -140,6 +161,32 @@ impl Put {
                 (false, Some(lease)) => Hang::On(lease),
             },
         })
+    }
+}
+
+impl KeyValue {
+    pub(crate) fn record(&self, key: &Key) -> KeyRecord {
+        KeyRecord {
+            key: key.bytes().to_vec(),
+            value: self.value.to_vec(),
+            create_revision: self.create_revision,
+            mod_revision: self.mod_revision,
+            version: self.version,
+            lease: self.lease.map_or(0, LeaseId::number),
+            n: self.n,
+        }
+    }
+
+    pub(crate) fn read(record: KeyRecord) -> Result<(Key, Self), Damage> {
+        let value = Self {
+            value: record.value.into(),
+            create_revision: record.create_revision,
+            mod_revision: record.mod_revision,
+            version: record.version,
+            lease: lease_or_none(record.lease)?,
+            n: record.n,
+        };
+        Ok((key(&record.key)?, value))
     }
 }
 

@@ -5,6 +5,7 @@ use super::{Endpoint, Word};
 use crate::limits::{CAPABILITIES_MAX, CHECKS_MAX, ENDPOINTS_MAX, INSTANCE_BYTES_MAX, UNHEALTHY_MS_MAX, WEIGHT_MAX};
 use crate::names::Labels;
 use crate::time::Span;
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -73,8 +74,8 @@ pub struct Details(Draft);
 impl Details {
     /// Seals what an instance says, or says why it cannot be.
     pub fn new(draft: Draft) -> Result<Self, BadDetails> {
-        let count = |what, count: usize, max: usize| {
-            if count > max { Err(BadDetails::TooMany { what, count, max }) } else { Ok(()) }
+        let count = |what: &'static str, count: usize, max: usize| {
+            if count > max { Err(BadDetails::TooMany { what: what.into(), count, max }) } else { Ok(()) }
         };
         if draft.endpoints.is_empty() {
             return Err(BadDetails::NoEndpoint);
@@ -83,10 +84,10 @@ impl Details {
         count("capabilities", draft.capabilities.len(), CAPABILITIES_MAX)?;
         count("checks", draft.checks.len(), CHECKS_MAX)?;
         if draft.endpoints.iter().collect::<BTreeSet<_>>().len() != draft.endpoints.len() {
-            return Err(BadDetails::Twice { what: "endpoint" });
+            return Err(BadDetails::Twice { what: "endpoint".into() });
         }
         if draft.checks.iter().map(|check| &check.name).collect::<BTreeSet<_>>().len() != draft.checks.len() {
-            return Err(BadDetails::Twice { what: "check" });
+            return Err(BadDetails::Twice { what: "check".into() });
         }
         for check in &draft.checks {
             let name = &check.name;
@@ -178,7 +179,7 @@ pub enum BadDetails {
     #[error("it has {count} {what}, more than {max}")]
     TooMany {
         /// Of what.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// How many.
         count: usize,
         /// How many there may be.
@@ -188,7 +189,7 @@ pub enum BadDetails {
     #[error("it has one {what} twice")]
     Twice {
         /// What.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// A check cannot be.
     #[error("check {name}: {bad}")]

@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod model;
 pub(crate) mod phrases;
 pub(crate) mod print;
+pub(crate) mod samples;
 pub(crate) mod script;
 pub(crate) mod show;
 pub(crate) mod tally;

@@ -78,7 +78,7 @@ impl Allowance {
             return Ok(());
         }
         self.used = self.given;
-        let (what, max) = (self.what, self.max);
+        let (what, max) = (self.what.into(), self.max);
         Err(if self.given == max { Refusal::Full { what, max } } else { Refusal::Overloaded { what, max } })
     }
 }

@@ -131,13 +131,13 @@ impl Ledger {
             return Err(Refusal::NoKey { key: put.key.clone() });
         };
         if put.key.bytes().len() + value.len() > KEY_VALUE_BYTES_MAX {
-            return Err(Refusal::Full { what: "bytes of a key with its value", max: KEY_VALUE_BYTES_MAX });
+            return Err(Refusal::Full { what: "bytes of a key with its value".into(), max: KEY_VALUE_BYTES_MAX });
         }
         // What it was is kept, so it makes no room.
         load.bytes += weight(&put.key, value);
         if self.keyspace.bytes() + load.bytes > KEYSPACE_BYTES_MAX {
             let max = usize::try_from(KEYSPACE_BYTES_MAX).unwrap_or(usize::MAX);
-            return Err(Refusal::Full { what: "bytes of all keys", max });
+            return Err(Refusal::Full { what: "bytes of all keys".into(), max });
         }
         let Hang::On(lease) = put.lease else { return Ok(()) };
         if !self.leases.contains_key(&lease) {

@@ -212,7 +212,7 @@ impl Keyspace {
         // What is refused was looked at, too.
         found.iter().try_for_each(|_| budget.look())?;
         if before + found.len() > DELETED_MAX {
-            return Err(Refusal::Full { what: "keys in one delete", max: DELETED_MAX });
+            return Err(Refusal::Full { what: "keys in one delete".into(), max: DELETED_MAX });
         }
         Ok(found)
     }

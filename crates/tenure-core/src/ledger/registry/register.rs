@@ -120,11 +120,11 @@ impl Ledger {
     fn may_take(&self, key: &InstanceKey, asked: Option<Epoch>) -> Result<(), Refusal> {
         let Some(living) = self.instance(key) else {
             if self.registry.numbers.len() >= INSTANCES_MAX {
-                return Err(Refusal::Full { what: "instances", max: INSTANCES_MAX });
+                return Err(Refusal::Full { what: "instances".into(), max: INSTANCES_MAX });
             }
             let services = &self.registry.services;
             if services.len() >= SERVICES_MAX && !services.contains_key(&key.service) {
-                return Err(Refusal::Full { what: "services", max: SERVICES_MAX });
+                return Err(Refusal::Full { what: "services".into(), max: SERVICES_MAX });
             }
             return Ok(());
         };

@@ -1,15 +1,15 @@
 //! The shapes of events in a snapshot. A field's number is for ever.
 
 use super::claims::key_text;
-use super::past::{EndRecord, end_record, read_end};
 use crate::event::{Event, Happening, Leave, Revision};
 use crate::fence::Fence;
 use crate::limits::INSTANCES_MAX;
 use crate::mode::Epoch;
 use crate::names::LeaseId;
 use crate::record::{
-    Damage, ModeRecord, api_key_or_none, epoch, fence, health, health_number, holder, instance_key, key, lease_id,
-    lease_or_none, mode, mode_record, name, name_or_none, note, units_number, units_or_none, word,
+    Damage, EndRecord, ModeRecord, api_key_or_none, end_record, epoch, fence, health, health_number, holder,
+    instance_key, key, lease_id, lease_or_none, mode, mode_record, name, name_or_none, note, read_end, units_number,
+    units_or_none, word,
 };
 use crate::registry::Judgement;
 use crate::time::Moment;

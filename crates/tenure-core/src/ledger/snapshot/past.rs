@@ -2,40 +2,13 @@
 
 use super::super::history::EndedEpoch;
 use super::super::{EndedClaim, EndedLease};
-use crate::event::End;
 use crate::mode::Epoch;
-use crate::record::{Damage, ModeRecord, epoch, fence, holder, lease_id, mode, mode_record, name, note};
+use crate::record::{
+    Damage, EndRecord, ModeRecord, end_record, epoch, fence, holder, lease_id, mode, mode_record, name, read_end,
+};
 use crate::time::Moment;
 use alloc::string::{String, ToString};
 use prost::Message;
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct EndRecord {
-    #[prost(enumeration = "EndKind", tag = "1")]
-    kind: i32,
-    #[prost(string, tag = "2")]
-    by: String,
-    #[prost(string, tag = "3")]
-    reason: String,
-    #[prost(fixed64, tag = "4")]
-    parent: u64,
-    #[prost(string, tag = "5")]
-    to: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
-enum EndKind {
-    Unspecified = 0,
-    Released = 1,
-    Expired = 2,
-    Revoked = 3,
-    ParentEnded = 4,
-    Superseded = 5,
-    MaxLifetime = 6,
-    WaitedOut = 7,
-    Transferred = 8,
-    Unhealthy = 9,
-}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct EndedLeaseRecord {
@@ -87,49 +60,6 @@ pub(super) struct EndedEpochRecord {
     holder: String,
     #[prost(uint64, tag = "3")]
     epoch: u64,
-}
-
-pub(super) fn end_record(how: &End) -> EndRecord {
-    let mut record = EndRecord::default();
-    let kind = match how {
-        End::Released => EndKind::Released,
-        End::Expired => EndKind::Expired,
-        End::Revoked { by, reason } => {
-            record.by = by.to_string();
-            record.reason = reason.to_string();
-            EndKind::Revoked
-        }
-        End::ParentEnded { parent } => {
-            record.parent = parent.number();
-            EndKind::ParentEnded
-        }
-        End::Superseded => EndKind::Superseded,
-        End::MaxLifetime => EndKind::MaxLifetime,
-        End::WaitedOut => EndKind::WaitedOut,
-        End::Unhealthy => EndKind::Unhealthy,
-        End::Transferred { to } => {
-            record.to = to.to_string();
-            EndKind::Transferred
-        }
-    };
-    record.set_kind(kind);
-    record
-}
-
-pub(super) fn read_end(record: Option<EndRecord>) -> Result<End, Damage> {
-    let record = record.ok_or_else(|| Damage::new("an end that does not say how"))?;
-    match record.kind() {
-        EndKind::Released => Ok(End::Released),
-        EndKind::Expired => Ok(End::Expired),
-        EndKind::Revoked => Ok(End::Revoked { by: holder(&record.by)?, reason: note(&record.reason)? }),
-        EndKind::ParentEnded => Ok(End::ParentEnded { parent: lease_id(record.parent)? }),
-        EndKind::Superseded => Ok(End::Superseded),
-        EndKind::MaxLifetime => Ok(End::MaxLifetime),
-        EndKind::WaitedOut => Ok(End::WaitedOut),
-        EndKind::Unhealthy => Ok(End::Unhealthy),
-        EndKind::Transferred => Ok(End::Transferred { to: holder(&record.to)? }),
-        EndKind::Unspecified => Err(Damage::new("an end of a kind that this build does not know")),
-    }
 }
 
 impl EndedLease {

@@ -16,9 +16,9 @@ use crate::limits::{GRACE_MS_MAX, LOCK_DELAY_MS_MAX, RESOURCES_MAX, TTL_MS_MAX};
 use crate::mode::{Epoch, Units};
 use crate::names::{Key, LeaseId, Name};
 use crate::record::{
-    ClassRecord, Damage, LifetimeRecord, ModeRecord, api_key_or_none, class, epoch, fence, holder, key, label_pairs,
-    labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none, note, priority,
-    span, ttl, units, units_number,
+    ClassRecord, Damage, KeyRecord, LifetimeRecord, ModeRecord, api_key_or_none, class, epoch, fence, holder, key,
+    label_pairs, labels, lease_id, lease_or_none, lifetime, lifetime_record, mode, mode_record, name, name_or_none,
+    note, priority, span, ttl, units, units_number,
 };
 use crate::request::Secret;
 use crate::time::Moment;
@@ -237,24 +237,6 @@ pub(super) struct WantRecord {
     mode: Option<ModeRecord>,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyRecord {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-    #[prost(uint64, tag = "3")]
-    create_revision: u64,
-    #[prost(uint64, tag = "4")]
-    mod_revision: u64,
-    #[prost(uint64, tag = "5")]
-    version: u64,
-    #[prost(fixed64, tag = "6")]
-    lease: u64,
-    #[prost(uint32, tag = "7")]
-    n: u32,
-}
-
 impl Lease {
     pub(super) fn record(&self, id: LeaseId) -> LeaseRecord {
         LeaseRecord {
@@ -414,32 +396,6 @@ impl Waiter {
             secret: Secret::new(record.secret),
             order_ms: if record.reserved { i128::MIN } else { priority.order_ms(since) },
         })
-    }
-}
-
-impl KeyValue {
-    pub(super) fn record(&self, key: &Key) -> KeyRecord {
-        KeyRecord {
-            key: key.bytes().to_vec(),
-            value: self.value.to_vec(),
-            create_revision: self.create_revision,
-            mod_revision: self.mod_revision,
-            version: self.version,
-            lease: self.lease.map_or(0, LeaseId::number),
-            n: self.n,
-        }
-    }
-
-    fn read(record: KeyRecord) -> Result<(Key, Self), Damage> {
-        let value = Self {
-            value: record.value.into(),
-            create_revision: record.create_revision,
-            mod_revision: record.mod_revision,
-            version: record.version,
-            lease: lease_or_none(record.lease)?,
-            n: record.n,
-        };
-        Ok((key(&record.key)?, value))
     }
 }
 

@@ -5,14 +5,13 @@ use super::super::lease::Lease;
 use super::super::registry::{Draining, Finding, Instance};
 use super::super::{EndedInstance, Ledger, Suspect};
 use super::events::JudgementRecord;
-use super::past::{EndRecord, end_record, read_end};
 use super::rebuild::check;
 use crate::limits::PENALTY_MAX;
 use crate::mode::Epoch;
 use crate::names::LeaseId;
 use crate::record::{
-    Damage, DetailsRecord, details, details_record, epoch, health, health_number, holder, instance_key, lease_id, name,
-    note, word,
+    Damage, DetailsRecord, EndRecord, details, details_record, end_record, epoch, health, health_number, holder,
+    instance_key, lease_id, name, note, read_end, word,
 };
 use crate::registry::{Health, InstanceKey, Judgement, Penalty, Word};
 use crate::time::Moment;

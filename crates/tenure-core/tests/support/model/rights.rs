@@ -27,7 +27,7 @@ impl Model {
     ) -> Result<(), Refusal> {
         match &self.actor {
             Some(actor) if reaches.contains(&actor.reach) && !is_own(&actor.key) => {
-                Err(Refusal::Denied { key: actor.key.clone(), what })
+                Err(Refusal::Denied { key: actor.key.clone(), what: what.into() })
             }
             _ => Ok(()),
         }
