@@ -93,7 +93,7 @@ fix:
 
 # Compiles the .proto files into the descriptors beside them; a test says when that is due.
 proto:
-	TENURE_WRITE_PROTOS=1 $(CARGO) test --workspace --test protos
+	TENURE_WRITE_PROTOS=1 $(CARGO) test -p tenure-api --test protos
 
 # All that the list of known vulnerabilities says. It has to be fetched.
 audit: $(DENY)

@@ -67,7 +67,7 @@ async fn claim(site: &Site, node: &Node, dice: &Dice, mut last: u64) -> u64 {
         let holder = Holder::parse("after").expect("this is a name");
         let grant = Grant::plain(lease, holder, Ttl::from_millis(1_000).expect("in range"), 1);
         let name = Name::parse(&format!("after/{number}")).expect("this is a name");
-        match node.order(Command::Acquire(Acquire::exclusive(On::New(grant), name, Wait::IN_LINE))).await {
+        match node.propose(Command::Acquire(Acquire::exclusive(On::New(grant), name, Wait::IN_LINE))).await {
             Ok(Ok(Reply::Seated(seat))) => {
                 let fence = seat.claims[0].fence.number();
                 site.note(&format!("a new cluster gives out fence {fence}, after {last}"));

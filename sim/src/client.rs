@@ -4,7 +4,7 @@
 use crate::dice::Dice;
 use crate::fault::Fault;
 use crate::history::At;
-use crate::mix::Post;
+use crate::mix::{self, Mix, Post};
 use crate::net::{Net, machine_at};
 use crate::recorder::Recorder;
 use crate::run::Plant;
@@ -31,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) recorder: Recorder,
     pub(crate) post: Post,
     pub(crate) plant: Option<Plant>,
+    /// Whether it has its node forward commands to the leader.
+    forwards: bool,
     /// Messages since the last one that fared ill.
     well: AtomicU64,
 }
@@ -82,9 +84,10 @@ enum Heard {
 }
 
 impl Client {
-    pub(crate) fn new(net: Net, dice: Dice, recorder: Recorder, post: Post, plant: Option<Plant>) -> Self {
+    pub(crate) fn new(net: Net, dice: Dice, recorder: Recorder, mix: Mix, plant: Option<Plant>) -> Self {
         let at = AtomicUsize::new(dice.between(0, net.machines() as u64 - 1) as usize);
-        Self { net, dice, at, recorder, post, plant, well: AtomicU64::new(0) }
+        let forwards = mix.forwards > 0 && mix::choose(&dice, &[(2, false), (mix.forwards, true)]);
+        Self { net, dice, at, recorder, post: mix.post, plant, forwards, well: AtomicU64::new(0) }
     }
 
     /// Sends a command and waits a little for the answer, at each node that it is sent on to. None: it is not answered.
@@ -186,14 +189,14 @@ impl Client {
             net.reach(machine, Duration::ZERO).await;
             if net.is_alive(life) {
                 // Nobody waits for the answer.
-                let _ = node.order(command).await;
+                let _ = node.propose(command).await;
             }
         });
     }
 
     /// Has a node do what is ordered, unless something else is planted.
     async fn order(&self, node: &Node, command: Command) -> Result<Outcome, Unready> {
-        let Command::Put(put) = &command else { return node.order(command).await };
+        let Command::Put(put) = &command else { return self.submit(node, command).await };
         match self.plant {
             Some(Plant::DroppedWrites) if self.dice.one_in(10) && node.status().leads_in.is_some() => {
                 let (version, kv_revision) = node.read_stale(|ledger| {
@@ -202,13 +205,17 @@ impl Client {
                 Ok(Ok(Reply::Put { kv_revision, version }))
             }
             Some(Plant::RepeatedProposals) if self.dice.one_in(10) => {
-                let answer = node.order(command.clone()).await;
+                let answer = self.submit(node, command.clone()).await;
                 // The copy, of which its client does not know.
-                let _ = node.order(command).await;
+                let _ = self.submit(node, command).await;
                 answer
             }
-            _ => node.order(command).await,
+            _ => self.submit(node, command).await,
         }
+    }
+
+    async fn submit(&self, node: &Node, command: Command) -> Result<Outcome, Unready> {
+        if self.forwards { node.submit(command).await } else { node.propose(command).await }
     }
 
     /// Reads what is certain, at any node. None: it was not answered.

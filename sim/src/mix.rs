@@ -41,6 +41,8 @@ pub(crate) struct Mix {
     /// Leases that end with others, and leases of several classes.
     pub(crate) trees: u64,
     pub(crate) classes: u64,
+    /// Clients whose node forwards their commands; the others look for the leader.
+    pub(crate) forwards: u64,
 }
 
 /// What befalls the messages of clients: one in so many, or none if 0.
@@ -74,6 +76,7 @@ impl Mix {
         post: Post { loses: 0, delays: 0, repeats: 0, forgets: 0 },
         trees: 0,
         classes: 0,
+        forwards: 0,
     };
 
     pub(crate) fn draw(dice: &Dice) -> Self {
@@ -95,6 +98,7 @@ impl Mix {
             post: Post { loses: one_in(), delays: one_in(), repeats: one_in(), forgets: one_in() },
             trees: weight(),
             classes: weight(),
+            forwards: weight(),
         }
     }
 }

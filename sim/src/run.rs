@@ -214,7 +214,7 @@ impl Stage {
     }
 
     fn client_by(&self, dice: Dice) -> Client {
-        Client::new(self.site.net.clone(), dice, self.recorder.clone(), self.mix.post, self.plan.plant)
+        Client::new(self.site.net.clone(), dice, self.recorder.clone(), self.mix, self.plan.plant)
     }
 
     pub(crate) fn spawn_operator(&self) -> JoinHandle<()> {

@@ -53,7 +53,7 @@ async fn written_by(nodes: &[Node], among: &[usize], lease: u64) -> usize {
     let write = async {
         loop {
             for &n in among {
-                if nodes[n].status().leads_in.is_some() && nodes[n].order(grant(lease)).await.is_ok() {
+                if nodes[n].status().leads_in.is_some() && nodes[n].propose(grant(lease)).await.is_ok() {
                     return n;
                 }
             }
@@ -74,7 +74,7 @@ async fn deposed_leader_reads(stage: Stage) -> Answer {
     net.cut(others.iter().map(|n| (*n, old)));
     for lease in [2, 3] {
         let node = nodes[old].clone();
-        tokio::spawn(async move { node.order(grant(lease)).await });
+        tokio::spawn(async move { node.propose(grant(lease)).await });
         sleep(10 * MS).await;
     }
     let have_both = async {
@@ -90,7 +90,7 @@ async fn deposed_leader_reads(stage: Stage) -> Answer {
     let (recorder, key) = (Recorder::new(stage.site.origin), Key::parse(b"k").expect("a key"));
     let put = Command::Put(Put { key: key.clone(), value: Some(b"1"[..].into()), lease: Hang::Free });
     let from = recorder.now();
-    let written = nodes[new].order(put.clone()).await.expect("the new leader leads");
+    let written = nodes[new].propose(put.clone()).await.expect("the new leader leads");
     recorder.command(from, &put, Some(&written));
     let from = recorder.now();
     let node = nodes[old].clone();

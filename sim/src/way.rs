@@ -7,6 +7,7 @@ use futures::stream::{BoxStream, once};
 use futures::{FutureExt, StreamExt};
 use std::io;
 use std::time::Duration;
+use tenure_server::peers::v1::question::Body as Ask;
 use tenure_server::peers::v1::{Answer, AppendRequest, Question};
 use tenure_server::peers::{AppendReplies, Network, Refused};
 use tokio::time::{sleep, timeout};
@@ -72,7 +73,9 @@ impl Net {
             return self.silence().await;
         }
         let Some((them, host)) = self.host(to) else { return self.nobody().await };
-        if self.strikes(self.weather().repeats_one_in) {
+        // A connection delivers a request once, and a node sends a command once. Raft's own questions may come again.
+        let is_command = matches!(question.body, Some(Ask::Submit(_)));
+        if !is_command && self.strikes(self.weather().repeats_one_in) {
             self.tally.count(Fault::Repeat);
             let (host, question, later) = (host.clone(), question.clone(), self.delay());
             tokio::spawn(async move {

@@ -173,6 +173,8 @@ codes! {
     Overloaded = "overloaded", ResourceExhausted, 429;
     /// The node is stopping, and nothing was changed.
     Stopping = "stopping", Unavailable, 503;
+    /// A member of the cluster runs an older build that does not know what the request asks for.
+    OldMember = "old_member", Unimplemented, 501;
     /// Whether it was done is not known.
     Unknown = "unknown", DeadlineExceeded, 504;
 }

@@ -11,7 +11,7 @@ const SETS: &[(&str, &[&str], &[&str])] = &[
         &["etcd/rpc.proto", "etcd/v3lock.proto", "etcd/v3election.proto"],
         &["tenure-api/proto"],
     ),
-    ("tenure-server/proto/peer.bin", &["tenure/peer/v1/peer.proto"], &["tenure-server/proto", "tenure-api/proto"]),
+    ("tenure-server/proto/peer.bin", &["tenure/peer/v1/peer.proto"], &["tenure-server/proto"]),
     ("tenure-server/proto/envoy.bin", &["envoy/eds.proto", "envoy/endpoint.proto"], &["tenure-server/proto"]),
 ];
 

@@ -3,7 +3,7 @@
 
 use crate::actor::Attributed;
 use crate::fence::{Fence, Handle};
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, RULES_MIN};
 use crate::mode::{Class, Epoch, Kind, Lifetime, Mode, Priority, Units};
 use crate::names::{Holder, Key, Label, Labels, LeaseId, Name, Note};
 use crate::registry::{Deregister, Drain, Register, SetHealth, UpdateInstance};
@@ -122,6 +122,19 @@ impl Command {
             Self::Drain(it) => it.instance.bytes() + it.by.as_str().len() + it.reason.as_str().len(),
             Self::Deregister(it) => it.instance.bytes() + it.force.as_ref().map_or(0, force),
             Self::SetHealth(it) => it.instance.bytes() + it.check.as_str().len() + it.note.as_str().len(),
+            Self::Attributed(_) => unreachable!("a plain command has no key"),
+        }
+    }
+
+    /// The first version of the rules that knows all that this says. A command with a new variant or field names that version here:
+    /// an older build would skip the field, and is not sent the command.
+    pub fn rules(&self) -> u32 {
+        match self.plain() {
+            Self::Renew(_) | Self::RenewHandle(_) | Self::Release(_) | Self::ReleaseLease(_) => RULES_MIN,
+            Self::Cancel(_) | Self::Revoke(_) | Self::Break(_) | Self::Delete(_) | Self::Compact(_) => RULES_MIN,
+            Self::Drain(_) | Self::Deregister(_) | Self::SetHealth(_) => RULES_MIN,
+            Self::Grant(_) | Self::Acquire(_) | Self::Transfer(_) | Self::Register(_) => RULES_MIN,
+            Self::Define(_) | Self::SetClass(_) | Self::Put(_) | Self::Txn(_) | Self::UpdateInstance(_) => RULES_MIN,
             Self::Attributed(_) => unreachable!("a plain command has no key"),
         }
     }

@@ -66,7 +66,7 @@ async fn forget(node: &Node, revision: u64) {
     }
     let Ok(number) = i64::try_from(revision) else { return };
     // Somebody else may have been faster, or nobody leads: there is a next time.
-    if let Ok(Ok(_)) = node.order(Command::Compact(Compact { revision: number })).await {
+    if let Ok(Ok(_)) = node.propose(Command::Compact(Compact { revision: number })).await {
         tracing::info!(revision, "what keys were before this revision is forgotten");
     }
 }

@@ -4,8 +4,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::cluster::Place;
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, SystemEntropy};
-use crate::lessor::Tuning;
 use crate::peers::{Network, Nowhere};
+use crate::tuning::Tuning;
 use crate::workers::Workers;
 use std::sync::Arc;
 

@@ -3,20 +3,21 @@
 
 use crate::clock::{Clock, ServiceClock};
 use crate::limits::{
-    AUDIT_INTERVAL, ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX,
-    RETRY_AFTER, SNAPSHOT_LOG_BYTES, STEP_MAX, STUCK_AFTER, TICK,
+    ENTRY_BYTES_MAX, ENTRY_RENEWALS_MAX, IN_FLIGHT_MAX, PASS, QUEUE_BYTES_A_PLACE, QUEUE_MAX, RETRY_AFTER, STEP_MAX,
+    STUCK_AFTER, TICK,
 };
 use crate::metrics::Metrics;
 use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, Led};
 use crate::trace::Leg;
+use crate::tuning::Tuning;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::limits::{COMMANDS_MAX, TXN_DEPTH_MAX};
+use tenure_core::limits::{COMMANDS_MAX, RULES_MIN, TXN_DEPTH_MAX};
 use tenure_core::{Command, Entry, Leader, Moment, Outcome, Refusal, TXN_DEPTH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
@@ -37,6 +38,13 @@ pub enum Unready {
     Stuck,
     /// The node is stopping; nothing was changed.
     Stopping,
+    /// The command is by newer rules than every member of the cluster knows; nothing was changed.
+    OldMember {
+        /// The rules that know the command.
+        needs: u32,
+        /// The newest rules that all members know.
+        known: u32,
+    },
     /// Whether it was done is not known.
     Unknown,
 }
@@ -102,12 +110,19 @@ impl Queue {
     }
 }
 
+/// Refuses a command that could not be read back: its entry would stop every node that reads the log.
+pub(crate) fn check_readable(command: &Command) -> Result<(), Refusal> {
+    match command.can_be_read_back() {
+        true => Ok(()),
+        false => Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX }),
+    }
+}
+
 impl Counter {
     /// Puts a command into the log, and answers when it was applied.
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
-        // An entry that cannot be read back would stop every node that reads the log.
-        if !command.can_be_read_back() {
-            return Ok(Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX }));
+        if let Err(refusal) = check_readable(&command) {
+            return Ok(Err(refusal));
         }
         let queue = if command.is_upkeep() { &self.upkeep } else { &self.wishes };
         let (door, answer) = oneshot::channel();
@@ -118,34 +133,6 @@ impl Counter {
     /// How many commands wait.
     pub(crate) fn queued(&self) -> usize {
         self.upkeep.len() + self.wishes.len()
-    }
-}
-
-/// What a node may be tuned by in a simulation or a test, never by a flag: with other steps or with leader restore the
-/// promises do not hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    /// How far one stamp may go beyond what was last seen applied.
-    pub step_max: Duration,
-    /// Whether a restarted leader may go on in its old term.
-    pub leader_restore: bool,
-    /// Whether a leader takes openraft's record of acknowledgements as proof that it leads (decision 0014).
-    pub reads_by_acknowledgement: bool,
-    /// Log bytes after which a snapshot is taken and the log before it is dropped.
-    pub snapshot_log_bytes: u64,
-    /// How often replicas compare what they hold.
-    pub audit_interval: Duration,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            step_max: STEP_MAX,
-            leader_restore: false,
-            reads_by_acknowledgement: false,
-            snapshot_log_bytes: SNAPSHOT_LOG_BYTES,
-            audit_interval: AUDIT_INTERVAL,
-        }
     }
 }
 
@@ -369,8 +356,13 @@ impl Lessor {
         reign.awake = at;
         reign.tell_of_stalls();
         self.shown.send_replace(Some(reign.time));
-        let entry =
-            Entry { leader: reign.leader, now, wall_ms: self.clock.wall_ms(), rules: self.consensus.rules(), commands };
+        let entry = Entry {
+            leader: reign.leader,
+            now,
+            wall_ms: self.clock.wall_ms(),
+            rules: self.consensus.rules().max(RULES_MIN),
+            commands,
+        };
         if reign.in_flight.is_empty() {
             reign.waiting_since = at;
         }

@@ -27,8 +27,12 @@ pub mod raft;
 mod replica;
 mod serve;
 mod shares;
+mod submit;
+#[cfg(test)]
+mod submit_tests;
 mod tls;
 mod trace;
+mod tuning;
 mod watch;
 mod workers;
 
@@ -41,7 +45,7 @@ pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memo
 pub use entropy::{Entropy, SystemEntropy};
 pub use environment::Environment;
 pub use identity::Identity;
-pub use lessor::{Tuning, Unready};
+pub use lessor::Unready;
 pub use limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock, mode_for_others};
 pub use node::{Node, Opened, Status};
@@ -50,4 +54,5 @@ pub use replica::Extremes;
 pub use serve::{ServeError, Served, Settings, serve};
 pub use tls::{BadPem, Part, PeerPem, PeerTls, Tls};
 pub use trace::TRACE_TARGET;
+pub use tuning::Tuning;
 pub use workers::Workers;

@@ -13,20 +13,16 @@ use crate::limits::{ANSWER_TIMEOUT, COUNTED_MAX, PEER_PATIENCE_SHORT, READ_TIMEO
 use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
 use crate::peers::v1 as peer;
 use crate::peers::v1::answer::Body as Tell;
-use crate::peers::v1::etcd_reply::Body as EtcdTell;
 use crate::peers::v1::question::Body as Ask;
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
 use crate::replica::{Extremes, Replica};
 use crate::trace;
 use crate::watch::Seating;
 use crate::workers::Workers;
-use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_api::v1;
-use tenure_core::limits::RULES_MAX;
 use tenure_core::{Command, LeaseId, Ledger, Moment, Name, Outcome, Revision};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, oneshot, watch};
 use tracing::Instrument;
@@ -45,6 +41,8 @@ struct Inner {
     backing_up: Mutex<()>,
     workers: Workers,
     place: Place,
+    /// The newest rules that this node knows.
+    rules_max: u32,
     counter: Counter,
     consensus: Consensus,
     service: watch::Receiver<Option<ServiceClock>>,
@@ -131,6 +129,7 @@ impl Node {
             backing_up: Mutex::default(),
             workers,
             place,
+            rules_max: tuning.rules_max,
             counter,
             consensus,
             service,
@@ -199,7 +198,7 @@ impl Node {
     pub(crate) fn member(&self) -> Member {
         let Place { peer_addr, client_addr, .. } = self.inner.place.clone();
         let (incarnation, certified) = (self.identity().incarnation, self.own_certified());
-        Member { peer_addr, client_addr, incarnation, rules_max: RULES_MAX, certified, ..Member::default() }
+        Member { peer_addr, client_addr, incarnation, rules_max: self.inner.rules_max, certified, ..Member::default() }
     }
 
     /// From when on the certificate that this node shows its peers is valid; 0 without an identity in it.
@@ -316,46 +315,8 @@ impl Node {
         self.consensus().leader().filter(|leader| *leader != self.identity().node)
     }
 
-    /// Has a client's request answered by another node. What was done is here, too, when this returns.
-    pub(crate) async fn forward(&self, leader: u64, forward: peer::Forward) -> Result<v1::Response, Unready> {
-        self.at_leader(leader, Ask::Forward(forward), |tell| match tell {
-            Tell::Forward(reply) => Some((v1::Response::decode(reply.response).ok()?, reply.applied)),
-            _ => None,
-        })
-        .await
-    }
-
-    /// The same of a request by the etcd dialect.
-    pub(crate) async fn forward_etcd(&self, leader: u64, order: peer::EtcdOrder) -> Result<EtcdTell, Unready> {
-        self.at_leader(leader, Ask::Etcd(order), |tell| match tell {
-            Tell::Etcd(peer::EtcdReply { body, applied }) => Some((body?, applied)),
-            _ => None,
-        })
-        .await
-    }
-
-    /// Asks the leader, and returns when what it had applied is here, too: whoever asks here next would not see it otherwise.
-    async fn at_leader<T>(
-        &self,
-        leader: u64,
-        ask: Ask,
-        read: impl FnOnce(Tell) -> Option<(T, u64)>,
-    ) -> Result<T, Unready> {
-        match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
-            Ok(tell) => {
-                let (answer, applied) = read(tell).ok_or(Unready::Unknown)?;
-                if self.catch_up(applied).await { Ok(answer) } else { Err(Unready::Unknown) }
-            }
-            // Whoever is not there, or is not meant, has done nothing.
-            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
-                Err(Unready::NotLeader { leader: None })
-            }
-            Err(_) => Err(Unready::Unknown),
-        }
-    }
-
-    /// Puts a command into the log, and answers when it was applied.
-    pub async fn order(&self, command: Command) -> Result<Outcome, Unready> {
+    /// Proposes a command if this node leads, and answers when it was applied.
+    pub async fn propose(&self, command: Command) -> Result<Outcome, Unready> {
         match tokio::time::timeout(ANSWER_TIMEOUT, self.inner.counter.order(command)).await {
             Ok(answer) => answer,
             Err(_) => Err(Unready::Unknown),
@@ -397,8 +358,13 @@ impl Node {
     }
 
     /// Returns when this node has applied an entry of the log. False: not in a while.
-    async fn catch_up(&self, index: u64) -> bool {
+    pub(crate) async fn catch_up(&self, index: u64) -> bool {
         tokio::time::timeout(READ_TIMEOUT, self.replica().reached(index)).await.unwrap_or(false)
+    }
+
+    /// The newest entry in this node's copy of the ledger.
+    pub(crate) fn applied(&self) -> u64 {
+        self.replica().read(|_, applied| applied)
     }
 
     /// Looks at this node's own copy of the ledger, which may be behind.

@@ -29,9 +29,9 @@ async fn a_command_too_deep_for_the_log_is_not_proposed() {
     let too_deep = Err(Refusal::Full { what: TXN_DEPTH.into(), max: TXN_DEPTH_MAX });
     // Entries nest two messages for each level, below two of their own; a reader takes 100.
     for levels in [TXN_DEPTH_MAX + 1, 49, 60] {
-        assert_eq!(node.order(nested(levels)).await.unwrap(), too_deep, "{levels} levels");
+        assert_eq!(node.propose(nested(levels)).await.unwrap(), too_deep, "{levels} levels");
     }
-    node.order(nested(TXN_DEPTH_MAX)).await.unwrap().unwrap();
+    node.propose(nested(TXN_DEPTH_MAX)).await.unwrap().unwrap();
     node.stop().await;
     drop(node);
     let node = open(&disk).await;
@@ -42,14 +42,14 @@ async fn a_command_too_deep_for_the_log_is_not_proposed() {
 async fn lease_with_keys(node: &Node, number: u64) -> LeaseId {
     let (lease, holder) = (LeaseId::from_number(number).unwrap(), Holder::parse("ann").unwrap());
     let grant = Grant::plain(lease, holder, Ttl::from_millis(3_600_000).unwrap(), number);
-    node.order(Command::Grant(grant)).await.unwrap().unwrap();
+    node.propose(Command::Grant(grant)).await.unwrap().unwrap();
     let put = |n: usize| {
         let key = Key::parse(format!("{number}/{n}").as_bytes()).unwrap();
         Op::Put { put: Put { key, value: Some([][..].into()), lease: Hang::On(lease) }, prev: false }
     };
     for first in (0..ATTACHED_MAX - TXN_OPS_ALL_MAX).step_by(TXN_OPS_ALL_MAX) {
         let then = (first..first + TXN_OPS_ALL_MAX).map(put).collect();
-        node.order(Command::Txn(Txn { then, ..Txn::default() })).await.unwrap().unwrap();
+        node.propose(Command::Txn(Txn { then, ..Txn::default() })).await.unwrap().unwrap();
     }
     lease
 }
@@ -64,7 +64,7 @@ async fn releases_that_do_not_fit_into_one_entry_follow() {
         leases.push(lease_with_keys(&node, number).await);
     }
     let before = node.status().last_index;
-    let releases = leases.into_iter().map(|lease| node.order(Command::ReleaseLease(ReleaseLease::plain(lease))));
+    let releases = leases.into_iter().map(|lease| node.propose(Command::ReleaseLease(ReleaseLease::plain(lease))));
     for released in futures::future::join_all(releases).await {
         assert_eq!(released.unwrap(), Ok(Reply::Released { free_in_ms: 0 }));
     }

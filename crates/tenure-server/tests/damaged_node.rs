@@ -53,7 +53,7 @@ async fn claim(node: &Node, n: u64) {
     let grant = Grant::plain(lease, holder, Ttl::from_millis(3_600_000).unwrap(), n);
     let resource = Name::parse(&format!("r/{}", n % 50)).unwrap();
     let acquire = Command::Acquire(Acquire::exclusive(On::New(grant), resource, Wait::IN_LINE));
-    let reply = node.order(acquire).await.unwrap().unwrap();
+    let reply = node.propose(acquire).await.unwrap().unwrap();
     assert!(matches!(reply, Reply::Seated(_) | Reply::Waiting(_)));
 }
 

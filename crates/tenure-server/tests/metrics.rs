@@ -71,12 +71,12 @@ async fn what_leases_go_through_is_counted() {
     let disk = MemoryDisk::new();
     let node = open(&disk, Arc::new(Simulated(Instant::now()))).await;
     for n in 1..=3 {
-        node.order(grant(n, 10_000)).await.unwrap().unwrap();
+        node.propose(grant(n, 10_000)).await.unwrap().unwrap();
     }
     // Simulated time, here and in `left`: it goes on when everybody waits, and nobody does in earnest.
     tokio::time::sleep(Duration::from_millis(6_500)).await;
-    node.order(renew(&[1, 99])).await.unwrap().unwrap();
-    node.order(Command::ReleaseLease(ReleaseLease::plain(lease(2)))).await.unwrap().unwrap();
+    node.propose(renew(&[1, 99])).await.unwrap().unwrap();
+    node.propose(Command::ReleaseLease(ReleaseLease::plain(lease(2)))).await.unwrap().unwrap();
     left(&node, 1).await;
     let seen = read(&node);
     assert_eq!(seen.value("tenure_grants_total"), 3.0);
@@ -125,10 +125,10 @@ async fn what_instances_go_through_is_counted() {
     let check = Word::parse("ready").unwrap();
     let checks = vec![Check { name: check.clone(), source: Source::Pushed { ttl: None } }];
     for n in 1..=3 {
-        node.order(register(n, 600_000, Vec::new())).await.unwrap().unwrap();
+        node.propose(register(n, 600_000, Vec::new())).await.unwrap().unwrap();
     }
-    node.order(register(4, 600_000, checks)).await.unwrap().unwrap();
-    node.order(register(5, 1_000, Vec::new())).await.unwrap().unwrap();
+    node.propose(register(4, 600_000, checks)).await.unwrap().unwrap();
+    node.propose(register(5, 1_000, Vec::new())).await.unwrap().unwrap();
     let of = |seen: &Exposition, health: &str| seen.value(&format!("tenure_instances{{health=\"{health}\"}}"));
     let seen = read(&node);
     assert_eq!((of(&seen, "passing"), of(&seen, "unknown"), of(&seen, "critical")), (4.0, 1.0, 0.0));
@@ -136,10 +136,10 @@ async fn what_instances_go_through_is_counted() {
     let instance = InstanceKey::parse("s/i4").unwrap();
     let told = SetHealth { instance, lease: lease(4), check, health: Health::Critical, note: Note::default() };
     for _ in 0..2 {
-        node.order(Command::SetHealth(told.clone())).await.unwrap().unwrap();
+        node.propose(Command::SetHealth(told.clone())).await.unwrap().unwrap();
     }
     let instance = InstanceKey::parse("s/i1").unwrap();
-    node.order(Command::Deregister(Deregister { instance, lease: None, force: None, request: None }))
+    node.propose(Command::Deregister(Deregister { instance, lease: None, force: None, request: None }))
         .await
         .unwrap()
         .unwrap();

@@ -87,7 +87,7 @@ async fn made() -> (MemoryDisk, u64) {
     let (node, _) = Node::open(environment(Arc::new(disk.attach()))).await.unwrap();
     node.ready().await.unwrap();
     for n in 1..=5 {
-        node.order(define(n)).await.unwrap().unwrap();
+        node.propose(define(n)).await.unwrap().unwrap();
     }
     let last = node.status().last_index;
     node.stop().await;

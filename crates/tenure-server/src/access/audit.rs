@@ -5,8 +5,6 @@
 use super::Caller;
 use crate::limits::{AUDIT_NAME_BYTES_MAX, AUDIT_NAMES_MAX};
 use crate::node::Node;
-use crate::peers::v1::etcd_order::Body as EtcdAsk;
-use tenure_api::etcd::{read_delete, read_lease, read_put, read_txn};
 use tenure_core::{Command, Keys, LeaseId, Name, On, Op, Txn, Which};
 
 /// The target of these events. No log of the server has them.
@@ -24,11 +22,6 @@ impl Change {
     /// What a command would change. None: it changes nothing that is logged, or there is no audit log.
     pub(crate) fn of(command: &Command) -> Option<Self> {
         is_listened_to().then(|| of_command(command)).flatten()
-    }
-
-    /// The same of an order by the etcd dialect.
-    pub(crate) fn of_etcd(ask: &EtcdAsk) -> Option<Self> {
-        is_listened_to().then(|| of_etcd(ask)).flatten()
     }
 
     /// A change that is no command.
@@ -107,7 +100,7 @@ fn of_command(command: &Command) -> Option<Change> {
         Command::SetClass(it) => change("set_class", one(&it.name), None),
         Command::Put(it) => change("put", vec![shown(it.key.bytes())], None),
         Command::Delete(it) => change("delete", vec![range(&it.keys)], None),
-        Command::Txn(it) => change("txn", written(it), None),
+        Command::Txn(it) => change(txn_call(it), written(it), None),
         Command::Compact(it) => change("compact", vec![it.revision.to_string()], None),
         Command::Register(it) => change("register", vec![it.instance.to_string()], given(&it.on)),
         Command::UpdateInstance(it) => change("update_instance", vec![it.instance.to_string()], it.lease),
@@ -125,16 +118,12 @@ const fn given(on: &On) -> Option<LeaseId> {
     }
 }
 
-fn of_etcd(ask: &EtcdAsk) -> Option<Change> {
-    let change = |call, names, lease| Some(Change { call, names, lease });
-    match ask {
-        EtcdAsk::Put(put) => change("put", written(&Txn::of(read_put(put).ok()?)), None),
-        EtcdAsk::DeleteRange(delete) => change("delete", written(&Txn::of(read_delete(delete).ok()?)), None),
-        EtcdAsk::Txn(txn) => change("txn", written(&read_txn(txn).ok()?), None),
-        EtcdAsk::Compact(compact) => change("compact", vec![compact.revision.to_string()], None),
-        EtcdAsk::LeaseGrant(grant) => change("grant", Vec::new(), read_lease(grant.id)),
-        EtcdAsk::LeaseRevoke(revoke) => change("release_lease", Vec::new(), read_lease(revoke.id)),
-        EtcdAsk::KeepAlive(_) => None,
+/// What a transaction is called: one that is a single operation, by the name of that.
+fn txn_call(txn: &Txn) -> &'static str {
+    match (&txn.compares[..], &txn.then[..], &txn.otherwise[..]) {
+        ([], [Op::Put { .. }], []) => "put",
+        ([], [Op::Delete { .. }], []) => "delete",
+        _ => "txn",
     }
 }
 
@@ -166,15 +155,20 @@ fn shown(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_api::etcd::etcdserverpb as pb;
+    use tenure_core::{Hang, Key, Put};
 
     #[test]
-    fn change_of_etcd_tells_keys_and_no_values() {
-        let put = pb::PutRequest { key: b"a/b".to_vec(), value: b"secret".to_vec(), ..pb::PutRequest::default() };
-        let told = of_etcd(&EtcdAsk::Put(put)).unwrap();
+    fn change_of_transaction_tells_keys_and_no_values() {
+        let key = Key::parse(b"a/b").unwrap();
+        let put = Put { key, value: Some(b"secret"[..].into()), lease: Hang::Free };
+        let put = Txn::of(Op::Put { put, prev: false });
+        let told = of_command(&Command::Txn(put.clone())).unwrap();
         assert_eq!(told, Change { call: "put", names: vec!["a/b".into()], lease: None });
-        let delete = pb::DeleteRangeRequest { key: b"a".to_vec(), range_end: b"b".to_vec(), ..Default::default() };
-        assert_eq!(of_etcd(&EtcdAsk::DeleteRange(delete)).unwrap().names, ["a to b"]);
+        let keys = Keys::From { first: b"a"[..].into(), end: Some(b"b"[..].into()) };
+        let delete = Op::Delete { keys, prev: false };
+        assert_eq!(of_command(&Command::Txn(Txn::of(delete.clone()))).unwrap().names, ["a to b"]);
+        let both = of_command(&Command::Txn(Txn { otherwise: vec![delete], ..put })).unwrap();
+        assert_eq!((both.call, both.names.len()), ("txn", 2));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use super::key::ApiKey;
 use super::usage::WatchRoom;
-use crate::peers::v1 as peer;
 use crate::shares::Client;
 use axum::http::Extensions;
 use std::net::IpAddr;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::Code;
 use tenure_api::v1::Failure;
-use tenure_core::{Actor, ApiKeyName, Command, Compare, Event, Key, Keys, Op, Reach, Txn};
+use tenure_core::{Actor, ApiKeyName, Command, Compare, Event, Key, Keys, Op, Txn};
 
 /// Who makes a request. Without a key, the server asks for none, or makes the request itself.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +28,6 @@ impl Caller {
     /// A client from here, where no keys are asked for.
     pub(super) const fn from(at: Option<IpAddr>) -> Self {
         Self { key: None, actor: None, at }
-    }
-
-    /// Who made the request that another node passed on. That node has compared its names.
-    pub(crate) fn passed_on(actor: Option<&peer::Actor>) -> Result<Self, String> {
-        Ok(Self { actor: actor.map(read_actor).transpose()?, ..Self::default() })
     }
 
     /// Who was let in with a request.
@@ -62,11 +56,6 @@ impl Caller {
     /// From where the request came.
     pub(crate) const fn address(&self) -> Option<IpAddr> {
         self.at
-    }
-
-    /// The same, for another node.
-    pub(crate) fn actor(&self) -> Option<peer::Actor> {
-        self.actor.as_ref().map(write_actor)
     }
 
     /// A command, sent by this caller.
@@ -259,26 +248,6 @@ pub(super) fn denied(why: &str) -> Failure {
     Failure { code: Code::Denied.text().into(), message: format!("{why}; nothing was changed"), ..Failure::default() }
 }
 
-fn write_actor(actor: &Actor) -> peer::Actor {
-    let reach = match actor.reach {
-        Reach::All => 0,
-        Reach::Named => 1,
-        Reach::Own => 2,
-    };
-    peer::Actor { key: actor.key.to_string(), reach, leases_max: actor.leases_max }
-}
-
-fn read_actor(actor: &peer::Actor) -> Result<Actor, String> {
-    let reach = match actor.reach {
-        0 => Reach::All,
-        1 => Reach::Named,
-        2 => Reach::Own,
-        other => return Err(format!("the rights {other} of an API key are not known to this build")),
-    };
-    let key = ApiKeyName::parse(&actor.key).map_err(|bad| format!("the name of an API key cannot be one: {bad}"))?;
-    Ok(Actor { key, reach, leases_max: actor.leases_max })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,15 +291,5 @@ mod tests {
         }
         assert!(dan.may_use_keys(&Keys::Prefix(b"jobs/x"[..].into())).is_ok());
         assert!(dan.may_use_keys(&Keys::Prefix(b"jobs"[..].into())).is_err());
-    }
-
-    #[test]
-    fn actor_survives_the_way_to_the_leader() {
-        for reach in [Reach::All, Reach::Named, Reach::Own] {
-            let actor = Actor { key: ApiKeyName::parse("ann").unwrap(), reach, leases_max: Some(3) };
-            assert_eq!(read_actor(&write_actor(&actor)), Ok(actor));
-        }
-        let unknown = peer::Actor { key: "ann".into(), reach: 3, leases_max: None };
-        assert!(read_actor(&unknown).is_err(), "rights that are not known are none");
     }
 }

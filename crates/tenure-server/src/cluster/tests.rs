@@ -7,12 +7,12 @@ use crate::cluster::{Begin, Place};
 use crate::disk::{MemoryDisk, SharedDisk};
 use crate::entropy::SystemEntropy;
 use crate::environment::Environment;
-use crate::lessor::Tuning;
 use crate::node::Node;
 use crate::peers::v1::change::Body as Change;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::v1::{self, Answer, AppendRequest, Envelope, LogId, Question, Vote, VoteRequest};
 use crate::peers::{AppendReplies, Host, Network, Refused};
+use crate::tuning::Tuning;
 use crate::workers::Workers;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -66,14 +66,25 @@ async fn open_patient(
     disk: &MemoryDisk,
     (clock, election_timeout): (Arc<dyn Clock>, Duration),
 ) -> Node {
+    let tuning = Tuning { audit_interval: Duration::from_millis(50), ..Tuning::default() };
+    open_tuned(Arc::new(room.clone()), room, (node, disk), (clock, election_timeout, tuning)).await
+}
+
+/// The same, over another network and with other tuning.
+pub(crate) async fn open_tuned(
+    network: Arc<dyn Network>,
+    room: &Room,
+    (node, disk): (u64, &MemoryDisk),
+    (clock, election_timeout, tuning): (Arc<dyn Clock>, Duration, Tuning),
+) -> Node {
     let peers = (1..=3).map(|node| (node, format!("n{node}"))).collect();
     let environment = Environment {
         clock,
         entropy: Arc::new(SystemEntropy),
         disk: Arc::new(disk.attach()),
         workers: Workers::Tasks,
-        tuning: Tuning { audit_interval: Duration::from_millis(50), ..Tuning::default() },
-        network: Arc::new(room.clone()),
+        tuning,
+        network,
         place: Place {
             node: Some(node),
             peer_addr: format!("n{node}"),
@@ -87,7 +98,7 @@ async fn open_patient(
     opened
 }
 
-fn grant(number: u64) -> Command {
+pub(crate) fn grant(number: u64) -> Command {
     let (lease, holder) = (LeaseId::from_number(number).unwrap(), Holder::parse("ann").unwrap());
     Command::Grant(Grant::plain(lease, holder, Ttl::from_millis(600_000).unwrap(), number))
 }
@@ -112,7 +123,7 @@ async fn a_node_that_holds_something_else_than_the_others_stops() {
     let patience = Duration::from_secs(30);
     let leads = tokio::time::timeout(patience, leader(&nodes)).await.unwrap();
     for number in 1..=20 {
-        leads.order(grant(number)).await.unwrap().unwrap();
+        leads.propose(grant(number)).await.unwrap().unwrap();
     }
     let well = tokio::time::timeout(Duration::from_millis(500), nodes[0].failed()).await;
     assert!(well.is_err(), "equal nodes go on: {well:?}");
@@ -120,7 +131,7 @@ async fn a_node_that_holds_something_else_than_the_others_stops() {
     let wrong = nodes.iter().find(|node| node.status().leads_in.is_none()).unwrap();
     wrong.consensus().replica().tamper();
     for number in 21..=40 {
-        leads.order(grant(number)).await.unwrap().unwrap();
+        leads.propose(grant(number)).await.unwrap().unwrap();
     }
     let why = tokio::time::timeout(patience, wrong.failed()).await.expect("it is found out");
     assert!(why.contains("differs from what the other nodes hold"), "{why}");
@@ -140,7 +151,7 @@ async fn what_is_left_holds_everything_in_the_log() {
     }
     let leads = tokio::time::timeout(Duration::from_secs(30), leader(&nodes)).await.unwrap();
     for number in 1..=20 {
-        leads.order(grant(number)).await.unwrap().unwrap();
+        leads.propose(grant(number)).await.unwrap().unwrap();
     }
     let at = usize::try_from(leads.identity().node).unwrap() - 1;
     for node in &nodes {
@@ -162,7 +173,7 @@ async fn no_stranger_and_no_vote_for_another_raises_a_term() {
         nodes.push(open(&room, node, disk).await);
     }
     let leads = tokio::time::timeout(Duration::from_secs(30), leader(&nodes)).await.unwrap();
-    leads.order(grant(1)).await.unwrap().unwrap();
+    leads.propose(grant(1)).await.unwrap().unwrap();
     let (us, term) = (leads.identity(), leads.status().term);
     let other = nodes.iter().find(|node| node.identity() != us).unwrap().identity();
     let host = Host::new(leads.clone());

@@ -5,15 +5,13 @@ use super::fresh::Freshness;
 use super::look::{instance, key, lease, past, resource};
 use super::unready;
 use crate::access::Caller;
-use crate::access::audit::{Change, is_listened_to};
+use crate::access::audit::Change;
 use crate::cluster::CannotChange;
-use crate::lessor::Unready;
 use crate::metrics::OK;
 use crate::node::Node;
 use crate::peers::v1 as peer;
 use crate::peers::v1::change::Body as Member;
 use bytes::Bytes;
-use prost::Message;
 use std::sync::Arc;
 use tenure_api::v1::Failure;
 use tenure_api::v1::request::Body as Ask;
@@ -55,11 +53,11 @@ impl Desk {
         &self.fresh
     }
 
-    /// Orders what one request asks for, at the leader if that is another node.
+    /// Does what one request asks for.
     pub(crate) async fn order(&self, ask: Ask) -> Result<Tell, Failure> {
-        let read = || read_request(Some(ask.clone()), &|| self.node.draw_lease()).ok();
-        let change = is_listened_to().then(read).flatten().and_then(|command| Change::of(&command));
-        let answer = self.order_anywhere(ask).await;
+        let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
+        let change = Change::of(&command);
+        let answer = self.submit(command).await;
         self.audit(change, answer.as_ref());
         answer
     }
@@ -76,37 +74,24 @@ impl Desk {
         change.answered(self.node.wall_ms(), &self.caller, answer.err().map_or(OK, |failure| &failure.code), drawn);
     }
 
-    async fn order_anywhere(&self, ask: Ask) -> Result<Tell, Failure> {
-        let Some(leader) = self.node.leader_elsewhere() else { return self.order_here(ask).await };
-        let request = v1::Request { id: 0, body: Some(ask) };
-        if self.caller.key_name().is_some() {
-            // The leader trusts the node that passes a request on, so the key and its names are compared here.
-            let command = read_request(request.body.clone(), &|| self.node.draw_lease()).map_err(bad)?;
-            self.caller.may_order(&command)?;
-        }
-        let forward = peer::Forward { request: request.encode_to_vec().into(), actor: self.caller.actor() };
-        let answer = self.node.forward(leader, forward).await.map_err(|not_yet| unready(&not_yet))?;
-        match answer.body {
-            Some(Tell::Failure(failure)) => Err(self.caller.as_may_be_seen(failure)),
-            Some(tell) => Ok(tell),
-            None => Err(unready(&Unready::Unknown)),
-        }
+    async fn submit(&self, command: Command) -> Result<Tell, Failure> {
+        self.caller.may_order(&command)?;
+        let outcome = self.node.submit(self.caller.sign(command)).await.map_err(|not_yet| unready(&not_yet))?;
+        self.answer(&outcome)
     }
 
-    /// Orders what one request asks for, at this node.
-    pub(crate) async fn order_here(&self, ask: Ask) -> Result<Tell, Failure> {
-        let command = read_request(Some(ask), &|| self.node.draw_lease()).map_err(bad)?;
-        let outcome = self.command(command).await?;
-        match write_outcome(&outcome) {
+    /// What the caller may see of an outcome.
+    pub(super) fn answer(&self, outcome: &Outcome) -> Result<Tell, Failure> {
+        match write_outcome(outcome) {
             Tell::Failure(failure) => Err(self.caller.as_may_be_seen(failure)),
             tell => Ok(tell),
         }
     }
 
-    /// Orders a command at this node, in the name of the caller.
-    pub(super) async fn command(&self, command: Command) -> Result<Outcome, Failure> {
+    /// Proposes a command in the name of the caller, if this node leads. A stream is not forwarded: its client moves to the leader.
+    pub(super) async fn propose(&self, command: Command) -> Result<Outcome, Failure> {
         self.caller.may_order(&command)?;
-        self.node.order(self.caller.sign(command)).await.map_err(|not_yet| unready(&not_yet))
+        self.node.propose(self.caller.sign(command)).await.map_err(|not_yet| unready(&not_yet))
     }
 
     /// Whether the caller may discover a service, or the services under a prefix.

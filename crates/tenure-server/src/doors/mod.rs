@@ -20,6 +20,8 @@ pub(crate) use answers::Answers;
 pub(crate) use desk::Desk;
 pub(crate) use entrance::Entrance;
 pub(crate) use grpc::{NativeDoor, both};
+#[cfg(test)]
+pub(crate) use seat::settled;
 pub use stream::{StreamAnswers, serve_stream};
 
 use crate::lessor::Unready;
@@ -68,6 +70,13 @@ fn unready(unready: &Unready) -> Failure {
             let message =
                 "a majority of the nodes, or this node's disk, does not answer; nothing was changed; ask again";
             (Code::NotLeader, message.into())
+        }
+        Unready::OldMember { needs, known } => {
+            let message = format!(
+                "this needs version {needs} of the rules, and a node of this cluster knows version {known}: start the newer \
+                 build on every node; nothing was changed"
+            );
+            (Code::OldMember, message)
         }
         Unready::Stopping => (Code::Stopping, "the server is stopping; nothing was changed; ask again".into()),
         Unready::Unknown => {

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 /// Waits until a claim in line is seated or over, and says how it stands then.
-pub(super) async fn settled(
+pub(crate) async fn settled(
     node: &Node,
     lease: LeaseId,
     resources: &[Name],
@@ -25,7 +25,12 @@ pub(super) async fn settled(
         let (standing, still) =
             node.read_stale(|ledger| (ledger.standing(lease, resources), waited_for(ledger, lease, resources)));
         if !matches!(standing, Ok(Reply::Waiting(_))) {
-            return Ok(standing);
+            // This node's copy may be behind the end of the lease. A read that is linearizable decides.
+            let standing = node.read(|ledger, _| ledger.standing(lease, resources)).await;
+            match standing.map_err(|_| Unready::Unknown)? {
+                Ok(Reply::Waiting(_)) => continue,
+                standing => return Ok(standing),
+            }
         }
         if name == still && !seating.changed().instrument(trace::waiting()).await {
             return Err(Unready::Unknown);

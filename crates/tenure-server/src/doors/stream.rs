@@ -139,29 +139,14 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
         return last(Body::Failure(failure));
     }
     let change = Change::of(&command);
-    let outcome = desk.command(command).await;
-    let answer = outcome.as_ref().map_err(Clone::clone).map(write_outcome);
-    let answer = answer.map(|body| match body {
-        Body::Failure(failure) => Body::Failure(desk.caller().as_may_be_seen(failure)),
-        body => body,
-    });
-    desk.audit(
-        change,
-        match &answer {
-            Ok(Body::Failure(failure)) => Err(failure),
-            other => other.as_ref(),
-        },
-    );
-    match outcome {
-        Ok(outcome) => {
-            let later = match (&outcome, room) {
-                (Ok(Reply::Waiting(place)), Some(room)) => Some((place.lease, resources, room)),
-                _ => None,
-            };
-            Step { id, body: write_outcome(&outcome), later }
-        }
-        Err(failure) => last(Body::Failure(failure)),
-    }
+    let outcome = desk.propose(command).await;
+    let answer = outcome.as_ref().map_err(Clone::clone).and_then(|outcome| desk.answer(outcome));
+    desk.audit(change, answer.as_ref());
+    let later = match (outcome, room) {
+        (Ok(Ok(Reply::Waiting(place))), Some(room)) => Some((place.lease, resources, room)),
+        _ => None,
+    };
+    Step { id, body: answer.unwrap_or_else(Body::Failure), later }
 }
 
 fn overloaded() -> Body {

@@ -4,26 +4,18 @@
 use super::v1;
 use super::v1::answer::Body as Tell;
 use super::v1::question::Body as Ask;
-use super::v1::{
-    Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, Forward, ForwardReply, HelloReply, Question,
-    ReadIndexReply,
-};
+use super::v1::{Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, HelloReply, Question, ReadIndexReply};
 use super::{Certificate, NotThem};
-use crate::access::Caller;
 use crate::audit::{HASH_VERSION, Hash};
 use crate::cluster::CannotChange;
-use crate::doors::Desk;
-use crate::doors::etcd::EtcdDesk;
-use crate::lessor::Unready;
 use crate::node::Node;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use prost::Message;
 use std::future::ready;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
-use tenure_api::v1 as treaty;
+use tenure_core::Command;
 
 /// Answers peers.
 #[derive(Clone)]
@@ -119,7 +111,7 @@ impl Host {
         }
         let log = self.node.consensus();
         // Whoever was removed may not know it yet. It is told nothing that it could pass on.
-        let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Forward(_) | Ask::Etcd(_) | Ask::Change(_));
+        let is_for_members = matches!(ask, Ask::ReadIndex(_) | Ask::Submit(_) | Ask::Change(_));
         if is_for_members && log.book().known_as(envelope.from).is_none() {
             return Err(Refused::NotMeant(no_member(envelope.from)));
         }
@@ -134,8 +126,7 @@ impl Host {
                 Tell::Done(Done::default())
             }
             Ask::ReadIndex(_) => Tell::ReadIndex(self.read_index().await?),
-            Ask::Forward(forward) => Tell::Forward(self.forward(forward).await?),
-            Ask::Etcd(order) => Tell::Etcd(self.etcd(order).await?),
+            Ask::Submit(submit) => Tell::Submitted(self.submit(submit).await?),
             Ask::Change(change) => {
                 let change = change.body.ok_or_else(|| Refused::No("the change says nothing".into()))?;
                 self.node.change_here(change).await?;
@@ -283,26 +274,8 @@ impl Host {
         Ok(ReadIndexReply { index, now_ms: now.millis() })
     }
 
-    /// Who does not lead says so, and has done nothing.
-    async fn etcd(&self, order: v1::EtcdOrder) -> Result<v1::EtcdReply, Refused> {
-        let ask = order.body.ok_or_else(|| Refused::No("the order says nothing".into()))?;
-        let caller = Caller::passed_on(order.actor.as_ref()).map_err(Refused::No)?;
-        match EtcdDesk::new(self.node.clone()).on_behalf_of(&order.who, caller).order_once(ask).await {
-            Ok(tell) => Ok(v1::EtcdReply { body: Some(tell), applied: self.node.status().applied }),
-            Err(Unready::NotLeader { .. }) => Err(Refused::NotMeant("this node does not lead".into())),
-            Err(_) => Err(Refused::Stopped),
-        }
-    }
-
-    async fn forward(&self, forward: Forward) -> Result<ForwardReply, Refused> {
-        let request = treaty::Request::decode(forward.request).map_err(|error| Refused::No(error.to_string()))?;
-        let ask = request.body.ok_or_else(|| Refused::No("the request says nothing".into()))?;
-        let caller = Caller::passed_on(forward.actor.as_ref()).map_err(Refused::No)?;
-        let body = match Desk::new(self.node.clone()).of(caller).order_here(ask).await {
-            Ok(tell) => tell,
-            Err(failure) => treaty::response::Body::Failure(failure),
-        };
-        let response = treaty::Response { id: request.id, body: Some(body) };
-        Ok(ForwardReply { response: response.encode_to_vec().into(), applied: self.node.status().applied })
+    async fn submit(&self, submit: v1::Submit) -> Result<v1::Submitted, Refused> {
+        let command = Command::decode(&submit.command).map_err(|damage| Refused::No(damage.to_string()))?;
+        Ok(self.node.propose_for_peer(command).await)
     }
 }

@@ -204,7 +204,7 @@ impl Prober {
                 let node = self.node.clone();
                 self.running.spawn(async move {
                     // If it was not done, the ledger says otherwise than the next result, and it is ordered again.
-                    if let Err(error) = node.order(Command::SetHealth(command)).await {
+                    if let Err(error) = node.propose(Command::SetHealth(command)).await {
                         tracing::debug!(?error, "what a probe found was not taken down");
                     }
                     (check, Done::Told)

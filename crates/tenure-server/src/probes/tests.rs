@@ -81,7 +81,7 @@ async fn register(node: &Node, id: &str, endpoint: &str, check: Check) {
     let grant = Grant::plain(lease, holder, Ttl::from_millis(600_000).unwrap(), 1);
     let details = Details::new(draft).unwrap();
     let register = Register { instance: key(id), epoch: None, on: On::New(grant), details, request: None };
-    node.order(Command::Register(register)).await.unwrap().unwrap();
+    node.propose(Command::Register(register)).await.unwrap().unwrap();
 }
 
 /// What the check of an instance says, and in which words.
@@ -364,7 +364,7 @@ async fn only_changes_go_into_the_log_and_what_goes_is_forgotten() {
     register(&node, "b", &other.url(), check(http("/"), QUICK)).await;
     let lease = node.read_stale(|ledger| ledger.instance(&key("a")).unwrap().lease());
     let gone = Deregister { instance: key("a"), lease: Some(lease), force: None, request: None };
-    node.order(Command::Deregister(gone)).await.unwrap().unwrap();
+    node.propose(Command::Deregister(gone)).await.unwrap().unwrap();
     until(&node, "the other is not probed", |_| other.count() >= 1).await;
     let count = well.count();
     until(&node, "the other is not probed", |_| other.count() >= 4).await;

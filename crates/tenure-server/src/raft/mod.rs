@@ -32,10 +32,10 @@ use crate::audit::Audits;
 use crate::clock::Clock;
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
-use crate::lessor::Tuning;
 use crate::limits::{KEPT_LOG_BYTES, SEAL_TIMEOUT, SNAPSHOT_LOOKS};
 use crate::metrics::Metrics;
 use crate::replica::{Answer, Replica};
+use crate::tuning::Tuning;
 use crate::workers::Workers;
 use applying::Applying;
 use log::{Location, Log, LogError, LogOptions, Recovered, Torn};
@@ -236,8 +236,7 @@ impl Consensus {
 
     /// The rules that all members know. An entry is never stamped with others.
     pub(crate) fn rules(&self) -> u32 {
-        let known = self.book.members().into_values().map(|member| member.rules_max).min();
-        known.unwrap_or(RULES_MAX).min(RULES_MAX)
+        self.book.rules_of_members().unwrap_or(RULES_MAX).min(RULES_MAX)
     }
 
     /// Puts an entry into the log under the leadership that stamped it. The future tells what it came to.

@@ -129,6 +129,11 @@ impl Book {
         self.known().by_node.get(&node).map(|member| (member.incarnation, member.certified))
     }
 
+    /// The newest rules that all members know; none before it has members.
+    pub(super) fn rules_of_members(&self) -> Option<u32> {
+        self.known().by_node.values().map(|member| member.rules_max).min()
+    }
+
     /// Whether somebody goes by a newer membership than the newest in our log.
     pub(crate) fn is_behind(&self, members: Option<v1::LogId>) -> bool {
         members.map(read_id) > self.known().at

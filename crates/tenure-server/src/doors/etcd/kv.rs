@@ -1,22 +1,13 @@
 //! Keys, as etcd's clients ask for them.
 
 use super::EtcdDesk;
-use crate::peers::v1::etcd_order::Body as Ask;
-use crate::peers::v1::etcd_reply::Body as Tell;
+use super::desk::small;
 use tenure_api::etcd::etcdserverpb as pb;
-use tenure_api::etcd::etcdserverpb::request_op::Request as Op;
-use tenure_api::etcd::{Fault, read_range, read_txn, write_range, write_txn};
-
-/// Has an order done, and its answer taken as what it must be.
-macro_rules! ordered {
-    ($desk:expr, $kind:ident($asked:expr)) => {
-        match $desk.order(Ask::$kind($asked)).await? {
-            Tell::$kind(reply) => Ok(reply),
-            other => unreachable!("an order is answered by a reply of its own kind, not {other:?}"),
-        }
-    };
-}
-pub(super) use ordered;
+use tenure_api::etcd::etcdserverpb::request_op::Request;
+use tenure_api::etcd::{
+    Fault, read_delete, read_lease, read_put, read_range, read_txn, write_delete, write_put, write_range, write_txn,
+};
+use tenure_core::{Command, Compact, Op, OpDone, Reply, Txn, TxnDone};
 
 impl EtcdDesk {
     pub(super) async fn range(&self, asked: &pb::RangeRequest) -> Result<pb::RangeResponse, Fault> {
@@ -31,7 +22,9 @@ impl EtcdDesk {
     pub(super) async fn transact(&self, asked: pb::TxnRequest) -> Result<pb::TxnResponse, Fault> {
         let txn = read_txn(&asked)?;
         if !txn.only_reads() {
-            return ordered!(self, Txn(asked));
+            small(&asked)?;
+            let done = self.submit_txn(txn).await?;
+            return Ok(write_txn(&done, self.header(done.kv_revision)));
         }
         self.may_do(&txn)?;
         let done = self.read(is_serializable(&asked), |ledger, _| ledger.read_txn(&txn)).await?;
@@ -40,22 +33,53 @@ impl EtcdDesk {
     }
 
     pub(super) async fn put_key(&self, asked: pb::PutRequest) -> Result<pb::PutResponse, Fault> {
-        ordered!(self, Put(asked))
+        let put = read_put(&asked)?;
+        small(&asked)?;
+        let done = self.submit_op(put).await.map_err(|fault| match fault {
+            // Of a put that lacks both its lease and the key that it would keep, etcd misses the lease; of a transaction, the
+            // key, as the ledger does.
+            fault if fault == Fault::key_not_found() && self.lacks(asked.lease) => Fault::no_lease(),
+            fault => fault,
+        })?;
+        let put = write_put(&done);
+        Ok(pb::PutResponse { header: put.header.map(|header| self.signed(header)), ..put })
+    }
+
+    fn lacks(&self, lease: i64) -> bool {
+        read_lease(lease).is_some_and(|lease| self.node().read_stale(|ledger| ledger.lease(lease).is_none()))
     }
 
     pub(super) async fn delete_range(&self, asked: pb::DeleteRangeRequest) -> Result<pb::DeleteRangeResponse, Fault> {
-        ordered!(self, DeleteRange(asked))
+        let delete = read_delete(&asked)?;
+        small(&asked)?;
+        let deleted = write_delete(&self.submit_op(delete).await?);
+        Ok(pb::DeleteRangeResponse { header: deleted.header.map(|header| self.signed(header)), ..deleted })
     }
 
     pub(super) async fn compaction(&self, asked: pb::CompactionRequest) -> Result<pb::CompactionResponse, Fault> {
-        ordered!(self, Compact(asked))
+        match self.submit(Command::Compact(Compact { revision: asked.revision })).await? {
+            Reply::Compacted { kv_revision } => Ok(pb::CompactionResponse { header: Some(self.header(kv_revision)) }),
+            other => unreachable!("a compaction is answered as one, not {other:?}"),
+        }
+    }
+
+    async fn submit_txn(&self, txn: Txn) -> Result<TxnDone, Fault> {
+        match self.submit(Command::Txn(txn)).await? {
+            Reply::Txn(done) => Ok(done),
+            other => unreachable!("a transaction is answered as one, not {other:?}"),
+        }
+    }
+
+    async fn submit_op(&self, op: Op) -> Result<OpDone, Fault> {
+        let done = self.submit_txn(Txn::of(op)).await?;
+        Ok(done.ops.into_iter().next().expect("one operation is answered by one"))
     }
 }
 
 /// Whether what this node knows is enough for all that a transaction looks at.
 fn is_serializable(asked: &pb::TxnRequest) -> bool {
     asked.success.iter().chain(&asked.failure).all(|op| match &op.request {
-        Some(Op::RequestRange(range)) => range.serializable,
+        Some(Request::RequestRange(range)) => range.serializable,
         _ => false,
     })
 }

@@ -1,20 +1,20 @@
 //! Leases, as etcd's clients ask for them. They are Tenure's leases, with times in seconds.
 
 use super::access::of_stream;
-use super::kv::ordered;
 use super::{EtcdDesk, Replies};
 use crate::limits::{KEEP_ALIVE_LOTS_MAX, KEEP_ALIVES_MAX};
-use crate::peers::v1::KeepAlive;
-use crate::peers::v1::etcd_order::Body as Ask;
-use crate::peers::v1::etcd_reply::Body as Tell;
 use futures::{Stream, StreamExt};
 use std::pin::pin;
 use tenure_api::etcd::etcdserverpb as pb;
 use tenure_api::etcd::{Fault, read_lease};
-use tenure_core::LeaseId;
+use tenure_core::limits::TTL_MS_MAX;
+use tenure_core::{Command, Grant, Kind, LeaseId, Proof, ReleaseLease, Renew, Renewal, Reply, Ttl};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
+
+/// The TTL of a lease that asks for none, in seconds.
+const TTL_SECONDS_MIN: i64 = 2;
 
 fn number(lease: LeaseId) -> i64 {
     i64::try_from(lease.number()).unwrap_or(i64::MAX)
@@ -26,11 +26,30 @@ fn seconds(ms: u64) -> i64 {
 
 impl EtcdDesk {
     pub(super) async fn lease_grant(&self, asked: pb::LeaseGrantRequest) -> Result<pb::LeaseGrantResponse, Fault> {
-        ordered!(self, LeaseGrant(asked))
+        let ttl = if asked.ttl <= 0 { TTL_SECONDS_MIN } else { asked.ttl };
+        let ms = u64::try_from(ttl).ok().and_then(|seconds| seconds.checked_mul(1000));
+        let ms = ms.filter(|ms| *ms <= TTL_MS_MAX).and_then(|ms| Ttl::from_millis(ms).ok());
+        let ms = ms.ok_or_else(Fault::long_ttl)?;
+        let lease = match asked.id {
+            0 => self.node().draw_lease(),
+            number => read_lease(number).ok_or_else(|| {
+                Fault::ours(tonic::Code::InvalidArgument, "tenure: the number of a lease is not negative")
+            })?,
+        };
+        self.submit(Command::Grant(Grant::plain(lease, self.holder(), ms, self.node().draw_number()))).await?;
+        let header = Some(self.header_now());
+        Ok(pb::LeaseGrantResponse { header, id: number(lease), ttl, error: String::new() })
     }
 
     pub(super) async fn lease_revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, Fault> {
-        ordered!(self, LeaseRevoke(asked))
+        let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
+        // Of claims on the lease, the caller need not know: their holders may still be at work.
+        let release = ReleaseLease { lease, proof: Proof::Nothing };
+        match self.submit(Command::ReleaseLease(release)).await? {
+            // To give a lease back twice is no error by our rules, and one by etcd's.
+            Reply::AlreadyReleased => Err(Fault::no_lease()),
+            _ => Ok(pb::LeaseRevokeResponse { header: Some(self.header_now()) }),
+        }
     }
 
     pub(super) async fn time_to_live(
@@ -107,13 +126,32 @@ impl EtcdDesk {
         if leases.is_empty() {
             return Vec::new();
         }
-        match self.order(Ask::KeepAlive(KeepAlive { leases: leases.clone() })).await {
-            Ok(Tell::KeepAlive(kept)) => {
-                let reply = |(id, ttl)| Ok(pb::LeaseKeepAliveResponse { header: kept.header, id, ttl });
-                leases.into_iter().zip(kept.ttls).map(reply).collect()
+        match self.keep_alive(&leases).await {
+            Ok(ttls) => {
+                let header = Some(self.header_now());
+                let reply = |(id, ttl)| Ok(pb::LeaseKeepAliveResponse { header, id, ttl });
+                leases.into_iter().zip(ttls).map(reply).collect()
             }
-            Ok(other) => unreachable!("an order is answered by a reply of its own kind, not {other:?}"),
             Err(fault) => vec![Err(fault.status())],
         }
+    }
+
+    /// Renews leases. The seconds of each in the order asked; 0 of one that is gone.
+    async fn keep_alive(&self, asked: &[i64]) -> Result<Vec<i64>, Fault> {
+        let ids: Vec<Option<LeaseId>> = asked.iter().map(|number| read_lease(*number)).collect();
+        let leases: Vec<Renewal> = ids.iter().flatten().map(|lease| Renewal { lease: *lease, ttl: None }).collect();
+        let mut renewed = match leases.is_empty() {
+            true => Vec::new(),
+            false => match self.submit(Command::Renew(Renew { leases, kind: Kind::Auto })).await? {
+                Reply::Renewed(each) => each,
+                other => unreachable!("a renewal is answered as one, not {other:?}"),
+            },
+        }
+        .into_iter();
+        let ttl = |id: &Option<LeaseId>| match id.and_then(|_| renewed.next()) {
+            Some(Ok(renewed)) => seconds(renewed.ttl_ms).max(1),
+            Some(Err(_)) | None => 0,
+        };
+        Ok(ids.iter().map(ttl).collect())
     }
 }

@@ -60,13 +60,13 @@ async fn register(node: &Node, service: &str, id: &str, ttl_ms: u64, draft: Draf
     let grant = Grant::plain(lease, Holder::parse("ann").unwrap(), Ttl::from_millis(ttl_ms).unwrap(), 1);
     let details = Details::new(draft).unwrap();
     let register = Register { instance: key(service, id), epoch: None, on: On::New(grant), details, request: None };
-    node.order(Command::Register(register)).await.unwrap().unwrap();
+    node.propose(Command::Register(register)).await.unwrap().unwrap();
     lease
 }
 
 async fn deregister(node: &Node, service: &str, id: &str, lease: LeaseId) {
     let gone = Deregister { instance: key(service, id), lease: Some(lease), force: None, request: None };
-    node.order(Command::Deregister(gone)).await.unwrap().unwrap();
+    node.propose(Command::Deregister(gone)).await.unwrap().unwrap();
 }
 
 /// One stream that is asked and heard.
@@ -279,7 +279,7 @@ async fn zone_weight_health_and_words_are_told() {
     register(&node, "a", "6-named", 600_000, at("http://agent.local:6")).await;
     let (by, reason) = (Holder::parse("ann").unwrap(), Note::default());
     let drain = Drain { instance: key("a", "2-drains"), lease: None, on: true, by, reason: reason.clone() };
-    node.order(Command::Drain(drain)).await.unwrap().unwrap();
+    node.propose(Command::Drain(drain)).await.unwrap().unwrap();
     let set = SetHealth {
         instance: key("a", "4-degraded"),
         lease,
@@ -287,7 +287,7 @@ async fn zone_weight_health_and_words_are_told() {
         health: Health::Degraded,
         note: reason,
     };
-    node.order(Command::SetHealth(set)).await.unwrap().unwrap();
+    node.propose(Command::SetHealth(set)).await.unwrap().unwrap();
 
     let mut talk = whole(&channel).await;
     talk.ask(wants(&["a"], "")).await;
@@ -330,7 +330,7 @@ async fn what_may_not_be_relied_on_any_longer_is_told_anew_though_nothing_has_ch
                 leases: vec![tenure_core::Renewal { lease, ttl: None }],
                 kind: tenure_core::Kind::Auto,
             };
-            let _ = renewing.order(Command::Renew(renew)).await;
+            let _ = renewing.propose(Command::Renew(renew)).await;
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     });

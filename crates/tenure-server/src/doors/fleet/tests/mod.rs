@@ -53,19 +53,19 @@ async fn register(node: &Node, n: u64, ttl_ms: u64) {
     let details = Details::new(Draft::at(vec![Endpoint::parse("http://h:1").unwrap()])).unwrap();
     let on = On::New(Grant::plain(lease(n), holder, ttl, n));
     let register = Register { instance: key(n), epoch: None, on, details, request: None };
-    node.order(Command::Register(register)).await.unwrap().unwrap();
+    node.propose(Command::Register(register)).await.unwrap().unwrap();
 }
 
 async fn deregister(node: &Node, n: u64) {
     let order = Deregister { instance: key(n), lease: None, force: None, request: None };
-    node.order(Command::Deregister(order)).await.unwrap().unwrap();
+    node.propose(Command::Deregister(order)).await.unwrap().unwrap();
 }
 
 async fn beat(node: Node, n: u64, every_ms: u64) {
     loop {
         sleep(Duration::from_millis(every_ms)).await;
         let leases = vec![Renewal { lease: lease(n), ttl: None }];
-        node.order(Command::Renew(Renew { leases, kind: Kind::Auto })).await.unwrap().unwrap();
+        node.propose(Command::Renew(Renew { leases, kind: Kind::Auto })).await.unwrap().unwrap();
     }
 }
 
