@@ -7,9 +7,11 @@ use crate::failure::Failure;
 use crate::traces::Traces;
 use std::io::IsTerminal;
 use tenure_server::{AUDIT_TARGET, TRACE_TARGET};
+use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing_subscriber::filter::{FilterExt, Targets, filter_fn};
-use tracing_subscriber::layer::{Filter, SubscriberExt};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
@@ -39,16 +41,38 @@ impl Voice {
             LogFormat::Auto if is_terminal => (Self::Text, log.with_ansi(true).boxed()),
             LogFormat::Json | LogFormat::Auto => (Self::Json, log.json().flatten_event(true).boxed()),
         };
-        let subscriber = tracing_subscriber::registry().with(log.with_filter(filter));
+        let subscriber = tracing_subscriber::registry().with(log.with_filter(EachTime(filter)));
         let subscriber = subscriber.with(audit.map(AuditLog::layer));
         match traces {
             Some(traces) => subscriber.with(traces.layer()).init(),
             None => subscriber.init(),
         }
+        audit.into_iter().for_each(|_| tenure_server::keep_audit_log());
+        traces.into_iter().for_each(|_| tenure_server::collect_traces());
         if voice == Self::Json {
             std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "the program is wrong, and stops")));
         }
         Ok(voice)
+    }
+}
+
+/// A filter that is asked at each line. One that lets a line through for good is not asked again, and then the answer to another
+/// question, which a library asked on this thread meanwhile, is taken for the answer to this one: the line is lost
+/// (tokio-rs/tracing#2519).
+struct EachTime<F>(F);
+
+impl<S, F: Filter<S>> Filter<S> for EachTime<F> {
+    fn enabled(&self, of: &Metadata<'_>, context: &Context<'_, S>) -> bool {
+        self.0.enabled(of, context)
+    }
+
+    fn callsite_enabled(&self, of: &'static Metadata<'static>) -> Interest {
+        let interest = self.0.callsite_enabled(of);
+        if interest.is_always() { Interest::sometimes() } else { interest }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        self.0.max_level_hint()
     }
 }
 
@@ -72,7 +96,35 @@ pub(crate) fn filter(words: &str) -> Result<Targets, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use tracing_subscriber::Registry;
+
+    /// Counts the lines that reach it.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Lines {
+        fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn question_of_a_library_loses_no_line() {
+        let lines = Lines::default();
+        let layer = lines.clone().with_filter(EachTime(untraced(filter(FILTER_DEFAULT).unwrap())));
+        // As without an audit log.
+        let other: Option<Lines> = None;
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer).with(other), || {
+            for _ in 0..3 {
+                // Its answer is no, and stays behind in this thread.
+                let _ = tracing::enabled!(target: AUDIT_TARGET, tracing::Level::INFO);
+                tracing::info!(target: "tenure", "a line");
+            }
+        });
+        assert_eq!(lines.0.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn what_is_deeper_than_the_log_is_known_to_be() {

@@ -178,7 +178,7 @@ async fn a_request_is_one_tree_from_its_door_round_the_ring_without_a_word_of_it
         "http put ok: queued log",
         "http get_key ok: read_index",
         "http acquire bad_holder: ",
-        "http acquire ok: queued log waiting",
+        "http acquire ok: queued log waiting read_index",
         "grpc release ok: queued log",
     ];
     assert_eq!(trees, expected);

@@ -36,7 +36,7 @@ mod tuning;
 mod watch;
 mod workers;
 
-pub use access::{AUDIT_TARGET, Access, ApiKeys, BadLine, KeyRights, Role, draw_api_key};
+pub use access::{AUDIT_TARGET, Access, ApiKeys, BadLine, KeyRights, Role, draw_api_key, keep_audit_log};
 pub use clock::{Clock, SystemClock};
 pub use cluster::{Begin, CannotChange, Place};
 pub use compactor::Compaction;
@@ -53,6 +53,6 @@ pub use probes::{BadNetwork, Networks};
 pub use replica::Extremes;
 pub use serve::{ServeError, Served, Settings, serve};
 pub use tls::{BadPem, Part, PeerPem, PeerTls, Tls};
-pub use trace::TRACE_TARGET;
+pub use trace::{TRACE_TARGET, collect_traces};
 pub use tuning::Tuning;
 pub use workers::Workers;

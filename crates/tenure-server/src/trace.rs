@@ -1,19 +1,36 @@
 //! The spans of one request on its way round the ring, for whoever collects traces. They are named by fixed words and
-//! never hold a word of a client's. Where nobody collects them, each costs a look at an atomic.
+//! never hold a word of a client's. Where no exporter collects them, each costs a look at an atomic.
 
 use axum::http::HeaderValue;
 #[cfg(feature = "otlp")]
 use std::collections::HashMap;
-use tracing::{Level, Span, field};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::{Span, field};
 
 /// The target of every span in here, and of nothing else.
 pub const TRACE_TARGET: &str = "tenure_server::trace";
+
+/// Whether this process has a subscriber for these spans. To ask the subscriber would leave its answer behind in a thread, where
+/// filters of layers take it for that of the next line of the log, and drop the line (tokio-rs/tracing#2519).
+static COLLECTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes these spans from now on, for a subscriber that this process has.
+pub fn collect_traces() {
+    COLLECTED.store(true, Ordering::Relaxed);
+}
+
+fn are_collected() -> bool {
+    COLLECTED.load(Ordering::Relaxed)
+}
 
 /// By which header a client names the span that its request belongs to.
 pub(crate) const PARENT: &str = "traceparent";
 
 /// A request at its door.
 pub(crate) fn request(door: &'static str, call: &'static str) -> Span {
+    if !are_collected() {
+        return Span::none();
+    }
     tracing::info_span!(
         target: TRACE_TARGET,
         "request",
@@ -69,7 +86,7 @@ impl Leg {
 
 /// The span of the request that is being answered here. What a door does of its own accord has none, and is not traced.
 fn current() -> Option<Span> {
-    if !tracing::span_enabled!(target: TRACE_TARGET, Level::INFO) {
+    if !are_collected() {
         return None;
     }
     Some(Span::current()).filter(|span| span.metadata().is_some_and(|of| of.target() == TRACE_TARGET))
@@ -79,7 +96,7 @@ fn current() -> Option<Span> {
 #[cfg(feature = "otlp")]
 pub(crate) async fn under<F: Future>(parent: Option<HeaderValue>, answer: F) -> F::Output {
     use opentelemetry::context::FutureExt;
-    let traced = parent.filter(|_| tracing::span_enabled!(target: TRACE_TARGET, Level::INFO));
+    let traced = parent.filter(|_| are_collected());
     let Some(parent) = traced.as_ref().and_then(|parent| parent.to_str().ok()) else { return answer.await };
     let carried = HashMap::from([(PARENT.to_owned(), parent.to_owned())]);
     let parent = opentelemetry::global::get_text_map_propagator(|propagator| propagator.extract(&carried));

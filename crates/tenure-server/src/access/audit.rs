@@ -5,6 +5,7 @@
 use super::Caller;
 use crate::limits::{AUDIT_NAME_BYTES_MAX, AUDIT_NAMES_MAX};
 use crate::node::Node;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_core::{Command, Keys, LeaseId, Name, On, Op, Txn, Which};
 
 /// The target of these events. No log of the server has them.
@@ -21,12 +22,12 @@ pub(crate) struct Change {
 impl Change {
     /// What a command would change. None: it changes nothing that is logged, or there is no audit log.
     pub(crate) fn of(command: &Command) -> Option<Self> {
-        is_listened_to().then(|| of_command(command)).flatten()
+        is_kept().then(|| of_command(command)).flatten()
     }
 
     /// A change that is no command.
     pub(crate) fn named(call: &'static str, name: String) -> Option<Self> {
-        is_listened_to().then(|| Self { call, names: vec![name], lease: None })
+        is_kept().then(|| Self { call, names: vec![name], lease: None })
     }
 
     /// Tells how it was answered, and the lease if that was drawn for it.
@@ -38,7 +39,7 @@ impl Change {
 
 /// Tells of a request that was refused before it was read.
 pub(crate) fn refused(wall_ms: u64, caller: &Caller, path: &str, code: &str) {
-    if is_listened_to() {
+    if is_kept() {
         tell(wall_ms, caller, path, &[], code, None);
     }
 }
@@ -55,9 +56,16 @@ impl Node {
     }
 }
 
-/// Whether an audit log is written.
-pub(crate) fn is_listened_to() -> bool {
-    tracing::enabled!(target: AUDIT_TARGET, tracing::Level::INFO)
+/// Whether this process writes an audit log. A flag, for the reason that is told in `trace.rs`.
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Sends audit events from now on, to a subscriber that this process has.
+pub fn keep_audit_log() {
+    IS_KEPT.store(true, Ordering::Relaxed);
+}
+
+fn is_kept() -> bool {
+    IS_KEPT.load(Ordering::Relaxed)
 }
 
 fn tell(wall_ms: u64, caller: &Caller, call: &str, names: &[String], code: &str, lease: Option<u64>) {

@@ -7,7 +7,7 @@ mod calls;
 mod key;
 mod usage;
 
-pub use audit::AUDIT_TARGET;
+pub use audit::{AUDIT_TARGET, keep_audit_log};
 pub(crate) use caller::Caller;
 pub(crate) use calls::{Counts, Need, Rule, of_etcd, of_grpc, of_http};
 pub use key::{ApiKeys, BadLine, KeyRights, Role, draw_api_key};
