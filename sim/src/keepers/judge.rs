@@ -15,10 +15,13 @@ use tenure_core::{Ledger, Mode, Name, Stake};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// After so much calm service time a claim without a guard and without a request is a ghost. A lease that is renewed no longer runs out
-/// after its TTL, and after another one if it was seated meanwhile. On one that lives on, what is given back is said again every
-/// 2 s at least, to another server if one is silent.
-const GHOST_MS_MAX: u64 = 2 * TTL_MAX.as_millis() as u64 + 2_000;
+/// After so much calm service time a claim without a guard and without a request is a ghost, if its lease has others that are wanted
+/// and lives on for them: what is given back is said again every 2 s at least, to another server if one is silent.
+const GHOST_MS_MAX: u64 = 4_000;
+
+/// The same of a lease without others. It is renewed no longer and runs out after its TTL, and after another one if it was granted the
+/// resource meanwhile.
+const LONE_GHOST_MS_MAX: u64 = 2 * TTL_MAX.as_millis() as u64 + 2_000;
 
 /// Service time is calm for a client when its network and its process have been well for so long: the keeper has had time to say
 /// again what was lost before.
@@ -254,13 +257,15 @@ impl Pages {
         for (id, lease) in ledger.leases_from(None) {
             let of = |(client, _): &(&usize, &Running)| lease.holder().as_str() == holder(**client);
             let Some((client, running)) = self.running.iter().find(of) else { continue };
+            let lives_on = lease.stakes().any(|(name, stake)| self.is_wanted(*client, id.number(), name, stake));
+            let most_ms = if lives_on { GHOST_MS_MAX } else { LONE_GHOST_MS_MAX };
             for (name, stake) in lease.stakes() {
                 if self.is_wanted(*client, id.number(), name, stake) {
                     continue;
                 }
                 let place = (id.number(), name.clone());
                 let calm_ms = self.ghosts.get(&place).map_or(0, |calm_ms| calm_ms + running.calm_ms);
-                if calm_ms > GHOST_MS_MAX {
+                if calm_ms > most_ms {
                     broken
                         .push(("S12", format!("lease {id} of keeper-{client} claims {name}, and nothing asks for it")));
                 }
