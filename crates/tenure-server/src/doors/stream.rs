@@ -152,16 +152,11 @@ async fn first_step(desk: &Desk, request: v1::Request) -> Step {
             other => other.as_ref(),
         },
     );
-    match outcome {
-        Ok(outcome) => {
-            let later = match (&outcome, room) {
-                (Ok(Reply::Waiting(place)), Some(room)) => Some((place.lease, resources, room)),
-                _ => None,
-            };
-            Step { id, body: write_outcome(&outcome), later }
-        }
-        Err(failure) => last(Body::Failure(failure)),
-    }
+    let later = match (&outcome, room) {
+        (Ok(Ok(Reply::Waiting(place))), Some(room)) => Some((place.lease, resources, room)),
+        _ => None,
+    };
+    Step { id, body: answer.unwrap_or_else(Body::Failure), later }
 }
 
 fn overloaded() -> Body {
