@@ -159,7 +159,7 @@ async fn a_lock_is_not_granted_to_a_lease_that_ended() {
     let other = LockRequest { name: b"db".to_vec(), lease: grant(&there, 600).await };
     soon("the lock", LockClient::new(there.clone()).lock(other)).await.unwrap();
     cluster.go_on(follower);
-    let answer = soon("an answer", waiting).await.unwrap().unwrap_err();
+    let answer = soon("an answer", waiting).await.unwrap().expect_err("the lease of this lock has ended");
     // After its pause the follower may not be able to tell. It must not grant the lock.
     let words = ["session is expired", "request timed out", "no leader"];
     assert!(words.iter().any(|words| answer.message().contains(words)), "{answer}");

@@ -2,7 +2,7 @@
 //! node sends messages in the name of another one.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test stops where it is surprised")]
 
-use crate::support::wrapped::{signal, until};
+use crate::support::wrapped::{signal, until, until_or};
 use crate::support::{Running, binary, reserved, text};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ impl Node {
     }
 
     fn until_it_says(&self, words: &str) {
-        until(&format!("{words:?} in {}", self.words.lock().unwrap()), || self.says(words));
+        until_or(|| format!("{words:?} in {}", self.words.lock().unwrap()), || self.says(words));
     }
 }
 

@@ -122,6 +122,25 @@ fn an_epoch_outlives_the_claims_of_others() {
     }
 }
 
+/// The same, when the claim in that epoch is forgotten because its holder has ended too many others.
+#[test]
+fn an_epoch_outlives_claims_of_its_holder() {
+    let (mut ledger, max) = (Ledger::default(), limits::ENDED_CLAIMS_MAX as u64);
+    let by = |lease: u64, resource: &str, epoch: u64| {
+        let grant = Grant { holder: holder("ann"), ..a_grant(lease, 60_000) };
+        let acquire = Acquire::exclusive(On::New(grant), name(resource), Wait::Never);
+        Command::Acquire(Acquire { epoch: Epoch::from_number(epoch), ..acquire })
+    };
+    apply_all(&mut ledger, 0, [by(1, "db", 5), release("db@1")].into_iter());
+    let lives = |n: u64| [by(n, &format!("r/{n}"), 0), release(&format!("r/{n}@{n}"))];
+    apply_all(&mut ledger, 0, (2..max + 2).flat_map(lives));
+    for mut ledger in [restored(&ledger), ledger] {
+        assert_eq!(ledger.ended_claims(&name("db")).count(), 0, "the claim itself is forgotten");
+        let late = order(&mut ledger, 0, by(max + 2, "db", 4)).expect_err("epoch 5 was there");
+        assert!(matches!(late, Refusal::OlderEpoch { asked: 4, current: 5, .. }), "{late:?}");
+    }
+}
+
 /// A lease remembers so many numbers. What is further behind is refused, and never taken for new.
 #[test]
 fn answered_requests_of_a_lease() {

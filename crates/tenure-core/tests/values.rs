@@ -3,7 +3,7 @@
 use crate::support::handle;
 use tenure_core::{
     BadHandle, BadSpan, BadText, BadTtl, Epoch, Fence, Handle, Holder, Key, Keys, Label, Labels, LeaseId, Moment, Name,
-    Note, Priority, Span, Ttl, Units, limits,
+    Note, Priority, RequestNumber, Span, Ttl, Units, limits,
 };
 
 #[test]
@@ -186,4 +186,16 @@ fn spans() {
     assert!(said.contains("3600001 ms") && said.contains("3600000 ms"), "the refusal names both: {said}");
     let end = Moment::from_millis(u64::MAX);
     assert_eq!(end.plus(Span::at_most(5, 10).unwrap()), end, "time stands still at its end");
+}
+
+#[test]
+fn request_numbers() {
+    let max = limits::FENCE_MAX;
+    for (number, below) in [(1, 0), (1, 1), (max, max)] {
+        let read = RequestNumber::new(number, below).map(|it| (it.number(), it.answered_below()));
+        assert_eq!(read, Some((number, below)));
+    }
+    for (number, below) in [(0, 0), (0, 1), (max + 1, 0), (1, max + 1)] {
+        assert_eq!(RequestNumber::new(number, below), None, "{number} {below}");
+    }
 }

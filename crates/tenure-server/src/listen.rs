@@ -452,8 +452,9 @@ mod tests {
         let (known, of_known) = next(&mut accepted, address).await;
         let serving = tokio::spawn(serve(known));
         let waiting = TcpStream::connect(address).await.unwrap();
-        assert!(tokio::time::timeout(2 * ACCEPT_PAUSE, accepted.next()).await.is_err());
-        assert!(!serving.is_finished());
+        let next = tokio::time::timeout(2 * ACCEPT_PAUSE, accepted.next()).await;
+        assert!(next.is_err(), "there was room for another connection");
+        assert!(!serving.is_finished(), "the connection that proved itself was closed");
         drop(of_known);
         serving.await.unwrap();
         assert!(accepted.next().await.unwrap().is_ok());

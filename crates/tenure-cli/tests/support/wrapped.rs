@@ -95,10 +95,15 @@ impl Drop for Wrapped {
 }
 
 /// Waits until it is so, looking again and again.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_or(|| what.to_owned(), is_so);
+}
+
+/// The same; what never came is told as it is when the time is over.
+pub fn until_or(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} never came");
+        assert!(start.elapsed() < PATIENCE, "{} never came", what());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

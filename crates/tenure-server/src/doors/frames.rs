@@ -1,30 +1,45 @@
 //! Bounds on gRPC messages while they arrive: each must be complete in time, and all that are under way share one room in
-//! memory with the bodies of HTTP. How large one message may be, its service decides.
+//! memory with the bodies of HTTP. A message that is larger than its service takes needs no room: the service refuses it by its
+//! length.
 
-use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
+use super::etcd;
+use crate::limits::{BODY_PATIENCE, ETCD_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, SMALL_BYTES_MAX};
+use crate::metrics::Door;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use std::sync::Arc;
+use tenure_api::etcd::etcdserverpb::auth_server;
 use tenure_api::v1::Failure;
 use tenure_api::{Code, failure_status};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
+use tonic_health::pb::health_server;
+use tonic_reflection::pb::v1::server_reflection_server as reflection_server;
 
-/// No service takes a message beyond this: it is refused by its length, before its bytes are kept.
-const MESSAGE_BYTES_MAX: usize =
-    if ETCD_MESSAGE_BYTES_MAX > REQUEST_BYTES_MAX { ETCD_MESSAGE_BYTES_MAX } else { REQUEST_BYTES_MAX };
+/// Services that take small messages only.
+const SMALL: [&str; 3] = [health_server::SERVICE_NAME, reflection_server::SERVICE_NAME, auth_server::SERVICE_NAME];
 
 /// What a message begins with: a flag, and its length.
 const HEAD_BYTES: usize = 5;
 
+/// How large a message of a call may be. Its service refuses a larger one by its length, before its bytes are kept.
+fn message_bytes_max(path: &str) -> usize {
+    match path.split('/').nth(1) {
+        Some(service) if SMALL.contains(&service) => SMALL_BYTES_MAX,
+        _ if etcd::is_etcd(Door::Grpc, path) => ETCD_MESSAGE_BYTES_MAX,
+        _ => REQUEST_BYTES_MAX,
+    }
+}
+
 /// Bounds the messages of a request.
 pub(super) fn bounded(request: Request, room: &Arc<Semaphore>) -> Request {
     let (parts, body) = request.into_parts();
+    let max = message_bytes_max(parts.uri.path());
     let (chunks, room) = (body.into_data_stream().map_err(|error| Status::from_error(Box::new(error))), room.clone());
-    let arriving = Arriving { chunks: chunks.boxed(), frames: Frames::default(), room, taken: None, late: None };
+    let arriving = Arriving { chunks: chunks.boxed(), frames: Frames::default(), max, room, taken: None, late: None };
     Request::from_parts(parts, Body::from_stream(stream::unfold(arriving, Arriving::next)))
 }
 
@@ -32,6 +47,8 @@ pub(super) fn bounded(request: Request, room: &Arc<Semaphore>) -> Request {
 struct Arriving {
     chunks: BoxStream<'static, Result<Bytes, Status>>,
     frames: Frames,
+    /// The bytes of a message that its service takes.
+    max: usize,
     room: Arc<Semaphore>,
     /// The room of the message that is under way.
     taken: Option<OwnedSemaphorePermit>,
@@ -58,7 +75,7 @@ impl Arriving {
         if !is_same {
             (self.taken, self.late) = (None, None);
         }
-        let Some(bytes) = self.frames.under_way().filter(|bytes| *bytes <= MESSAGE_BYTES_MAX) else { return Ok(()) };
+        let Some(bytes) = self.frames.under_way().filter(|bytes| *bytes <= self.max) else { return Ok(()) };
         if self.late.is_none() {
             self.late = Some(Box::pin(sleep(BODY_PATIENCE)));
         }
@@ -158,8 +175,13 @@ mod tests {
 
     /// Sends these chunks, the last of which is followed by nothing, and says what comes through.
     async fn arrive(chunks: Vec<Vec<u8>>, room: &Arc<Semaphore>) -> Vec<Result<usize, Status>> {
+        arrive_at("/tenure.v1.Tenure/Acquire", chunks, room).await
+    }
+
+    async fn arrive_at(path: &str, chunks: Vec<Vec<u8>>, room: &Arc<Semaphore>) -> Vec<Result<usize, Status>> {
         let sent = stream::iter(chunks.into_iter().map(|chunk| Ok::<_, Status>(Bytes::from(chunk))));
-        let request = Request::new(Body::from_stream(sent.chain(stream::pending())));
+        let mut request = Request::new(Body::from_stream(sent.chain(stream::pending())));
+        *request.uri_mut() = path.parse().unwrap();
         let mut passed = bounded(request, room).into_body().into_data_stream();
         let mut seen = Vec::new();
         // A stream may be idle between messages for as long as it likes.
@@ -203,7 +225,24 @@ mod tests {
             assert_eq!(codes(&two).last(), Some(&Err(tonic::Code::ResourceExhausted)));
         }
         assert_eq!(room.available_permits(), 150, "the room is given back");
-        let seen = arrive(vec![message(MESSAGE_BYTES_MAX + 1)[..50].to_vec()], &room).await;
-        assert_eq!(codes(&seen), [Ok(50)], "what no service takes is refused by its service");
+    }
+
+    /// Where others fill the room, a message that its service would refuse anyway hears of its length and not of the room.
+    #[tokio::test(start_paused = true)]
+    async fn too_large_messages_take_no_room() {
+        let room = Arc::new(Semaphore::new(0));
+        for (path, max) in [
+            ("/grpc.health.v1.Health/Check", SMALL_BYTES_MAX),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", SMALL_BYTES_MAX),
+            ("/etcdserverpb.Auth/Authenticate", SMALL_BYTES_MAX),
+            ("/etcdserverpb.KV/Put", ETCD_MESSAGE_BYTES_MAX),
+            ("/v3lockpb.Lock/Lock", ETCD_MESSAGE_BYTES_MAX),
+            ("/tenure.v1.Tenure/Acquire", REQUEST_BYTES_MAX),
+        ] {
+            let half = |bytes| vec![message(bytes)[..50].to_vec()];
+            assert_eq!(codes(&arrive_at(path, half(max + 1), &room).await), [Ok(50)], "{path}");
+            let refused = [Err(tonic::Code::ResourceExhausted)];
+            assert_eq!(codes(&arrive_at(path, half(max), &room).await), refused, "{path}: it needs room");
+        }
     }
 }

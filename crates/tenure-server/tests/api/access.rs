@@ -273,6 +273,35 @@ fn key_with_prefixes_uses_names_inside_them_only() {
     assert!(refused["detail"].as_str().unwrap().contains("names under jobs/ only"), "{refused}");
 }
 
+/// Who is in the circle may wait for names outside the prefixes: a key with prefixes receives the refusal without the holders.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_with_prefixes_is_not_shown_a_circle() {
+    let keyed = Keyed::start();
+    let lease_of = |key: &str, name: &str| {
+        let held = keyed.yes(key, "POST", "/v1/acquire", &claim(name, &format!("holder-of-{key}")));
+        held["lease"].as_str().unwrap().to_owned()
+    };
+    let (ops, dan) = (lease_of("ops", "jobs/a"), lease_of("dan", "jobs/b"));
+    let waits = |name: &str, lease: &str| json!({"resource": name, "lease": lease, "wait": true, "poll_ms": 1});
+    assert_eq!(keyed.ask("ops", "POST", "/v1/acquire", &waits("jobs/b", &ops)).status, 202);
+    let refused = |key: &str| keyed.ask(key, "POST", "/v1/acquire", &waits("jobs/a", &dan)).json();
+    let (of_ops, of_dan) = (refused("ops"), refused("dan"));
+    assert_eq!(of_ops["circle"], json!(["holder-of-dan", "holder-of-ops"]), "{of_ops}");
+    assert_eq!((&of_dan["code"], &of_dan["resource"]), (&json!("would_deadlock"), &json!("jobs/a")), "{of_dan}");
+    assert!(!of_dan.to_string().contains("holder-of"), "{of_dan}");
+    let mut stream = keyed.client("dan").await.converse().await.unwrap();
+    let lease = u64::from_str_radix(&dan, 16).unwrap();
+    let wait = v1::AcquireRequest { resource: "jobs/a".into(), lease, wait: true, ..v1::AcquireRequest::default() };
+    stream.send(v1::Request { id: 1, body: Some(Ask::Acquire(wait)) }).await.unwrap();
+    match soon("an answer", stream.next()).await.unwrap().body.unwrap() {
+        Tell::Failure(failure) => {
+            assert_eq!(failure.code, "would_deadlock", "{failure:?}");
+            assert!(!format!("{failure:?}").contains("holder-of"), "{failure:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn key_with_prefixes_watches_etcd_keys_inside_them_only() {
     let keyed = Keyed::start();

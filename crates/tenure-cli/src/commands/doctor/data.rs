@@ -196,6 +196,8 @@ mod tests {
         assert_eq!(verdicts, [Verdict::Bad, Verdict::Warn, Verdict::Ok]);
         let sync = |times: [u64; 3]| judge_sync(times.map(Duration::from_millis).to_vec()).verdict;
         assert_eq!(sync([1, 2, 3]), Verdict::Ok);
+        assert_eq!(sync([49, 49, 49]), Verdict::Ok, "just fast enough");
+        assert_eq!(sync([1, 1, 499]), Verdict::Ok, "one slow sync makes no slow disk");
         assert_eq!(sync([60, 1, 60]), Verdict::Warn);
         assert_eq!(sync([600, 1, 1]), Verdict::Warn);
         assert_eq!(sync([600, 600, 1]), Verdict::Bad);
