@@ -86,7 +86,7 @@ async fn converse(
             () = answers.closed() => return,
         };
         if let Some(wait) = step.later {
-            waits.push(Box::pin(tell_later(desk.node().clone(), step.id, wait)));
+            waits.push(Box::pin(tell_later(desk.clone(), step.id, wait)));
         }
         let response = v1::Response { id: step.id, body: Some(step.body) };
         if answers.send(Ok(response)).await.is_err() {
@@ -154,9 +154,9 @@ fn overloaded() -> Body {
 }
 
 /// Waits until a claim in line is seated or over, and tells how it stands then.
-async fn tell_later(node: Node, id: u64, (lease, resources, room): Wait) -> Step {
-    let body = match seat::settled(&node, lease, &resources, room).await {
-        Ok(standing) => write_outcome(&standing),
+async fn tell_later(desk: Desk, id: u64, (lease, resources, room): Wait) -> Step {
+    let body = match seat::settled(desk.node(), lease, &resources, room).await {
+        Ok(standing) => desk.answer(&standing).unwrap_or_else(Body::Failure),
         Err(not_yet) => Body::Failure(unready(&not_yet)),
     };
     Step { id, body, later: None }
