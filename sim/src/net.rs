@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use tenure_server::Host;
 use tenure_server::Node;
-use tenure_server::peers::Host;
 use tokio::sync::watch;
 use tokio::time::sleep;
 

@@ -10,7 +10,7 @@ use tenure_server::Begin;
 use tenure_server::peers::v1::change::Body as Change;
 use tenure_server::peers::v1::question::Body as Ask;
 use tenure_server::peers::v1::{self, Envelope, Question};
-use tenure_server::peers::{Host, Refused};
+use tenure_server::{Host, Refused};
 use tokio::time::{sleep, timeout};
 
 /// How long an answer is waited for; a change goes on without anybody who waits.

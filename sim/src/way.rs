@@ -7,9 +7,10 @@ use futures::stream::{BoxStream, once};
 use futures::{FutureExt, StreamExt};
 use std::io;
 use std::time::Duration;
+use tenure_server::Refused;
 use tenure_server::peers::v1::question::Body as Ask;
 use tenure_server::peers::v1::{Answer, AppendRequest, Question};
-use tenure_server::peers::{AppendReplies, Network, Refused};
+use tenure_server::peers::{AppendReplies, Network};
 use tokio::time::{sleep, timeout};
 
 /// Messages of one stream that are under way at once.

@@ -6,7 +6,7 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::place;
 use std::path::{Path, PathBuf};
-use tenure_server::peers::PeerIdentity as Choice;
+use tenure_server::PeerIdentity as Choice;
 use tenure_server::{Access, ApiKeys, BadPem, Begin, Part, PeerPem};
 
 const TRUSTED: &str = "Listen on 127.0.0.1, or say --insecure if the network is trusted.";

@@ -1,10 +1,10 @@
 //! What a node runs on: clock, randomness, disk, threads and network are given, so that whole nodes also run on simulated ones.
 
 use crate::clock::{Clock, SystemClock};
-use crate::cluster::Place;
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, SystemEntropy};
 use crate::peers::{Network, Nowhere};
+use crate::place::Place;
 use crate::tuning::Tuning;
 use crate::workers::Workers;
 use std::sync::Arc;

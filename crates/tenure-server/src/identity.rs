@@ -1,8 +1,8 @@
 //! Whose data a directory holds: its format, its cluster and its node, in a small text file with a checksum.
 
-use crate::cluster::{Begin, Place};
 use crate::disk::SharedDisk;
 use crate::entropy::Entropy;
+use crate::place::{Begin, Place};
 use std::io;
 
 const FILE: &str = "identity";

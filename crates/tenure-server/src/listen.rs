@@ -2,9 +2,9 @@
 //! nothing, and not for peers that are gone without a word. Whoever shakes hands for TLS holds up nobody else.
 
 use crate::addresses::{Addresses, Place};
+use crate::certificates::{BadCertificate, Certificate};
 use crate::guests::{Guest, Guests, Trust};
 use crate::limits::{ACCEPT_PAUSE, CONNECTIONS_MAX, FILES_RESERVED, FIRST_WORD_PATIENCE, PEER_PATIENCE};
-use crate::peers::{BadCertificate, Certificate};
 use crate::tls::Tls;
 use futures::{FutureExt, Stream, StreamExt, ready};
 use socket2::{SockRef, TcpKeepalive};

@@ -3,7 +3,6 @@
 use crate::backup::{self, About};
 use crate::bells::Bells;
 use crate::clock::{Clock, ServiceClock};
-use crate::cluster::{Begin, Beginning, Place, announce, compare, watch_for_removal};
 use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
 use crate::environment::Environment;
@@ -14,12 +13,12 @@ use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
 use crate::peers::v1 as peer;
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
+use crate::place::Place;
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
 use crate::replica::{Extremes, Replica};
 use crate::trace;
 use crate::watch::Seating;
 use crate::workers::Workers;
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,9 +95,8 @@ pub struct Status {
 }
 
 impl Node {
-    /// Opens the data and takes its place: a cluster of one leads at once, others elect a leader, and a node with a new
-    /// data directory asks around. What it holds is served once [`Node::ready`] returns.
-    pub async fn open(environment: Environment) -> Result<(Self, Opened), OpenError> {
+    /// Opens the data. The node has no part in a cluster yet, unless its log says so.
+    pub(crate) async fn assemble(environment: Environment) -> Result<(Self, Opened), OpenError> {
         let Environment { clock, entropy, disk, workers, tuning, network, place } = environment;
         let identity = Identity::open(&disk, &*entropy, &place).await?;
         if let Some(identities) = network.identities() {
@@ -122,7 +120,6 @@ impl Node {
         let torn = found
             .torn
             .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
-        let begin = place.begin.clone();
         let inner = Inner {
             disk,
             adopting: Mutex::default(),
@@ -139,35 +136,7 @@ impl Node {
             metrics,
             condemned: watch::Sender::default(),
         };
-        let node = Self { inner: Arc::new(inner) };
-        if !node.consensus().is_initialized().await {
-            match begin {
-                Begin::Alone => {
-                    let us = BTreeMap::from([(identity.node, node.member())]);
-                    node.consensus().initialize(us).await?;
-                }
-                begin => drop(tokio::spawn(node.clone().begin(begin))),
-            }
-        }
-        tokio::spawn(node.clone().announced());
-        tokio::spawn(node.clone().judge(tuning.audit_interval));
-        Ok((node, Opened { torn }))
-    }
-
-    /// Lets the others know where this node is, and looks whether it is still one of them, until it stops.
-    async fn announced(self) {
-        tokio::select! {
-            ((), ()) = futures::future::join(announce(self.clone()), watch_for_removal(self.clone())) => {}
-            _ = self.consensus().failed() => {}
-        }
-    }
-
-    /// Becomes part of a cluster, unless the node stops before.
-    async fn begin(self, begin: Begin) {
-        tokio::select! {
-            () = Beginning::new(self.clone(), begin).run() => {}
-            _ = self.consensus().failed() => {}
-        }
+        Ok((Self { inner: Arc::new(inner) }, Opened { torn }))
     }
 
     /// Whose data it holds.
@@ -299,12 +268,8 @@ impl Node {
         }
     }
 
-    /// Compares this node with the others, and condemns it if it stands alone. It must not lead then.
-    async fn judge(self, every: Duration) {
-        let why = tokio::select! {
-            why = compare(self.clone(), every) => why,
-            _ = self.consensus().failed() => return,
-        };
+    /// Stops this node for good, for a reason that is shown. It must not lead then.
+    pub(crate) async fn condemn(&self, why: String) {
         tracing::error!("{why}");
         self.inner.condemned.send_replace(why);
         self.hand_over().await;
@@ -535,7 +500,7 @@ impl Node {
 
     /// Waits for a change of a claim.
     pub(crate) fn seating(&self, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Seating {
-        Seating::take(self.replica().clone(), lease, resource, room)
+        Seating::take(self.replica().hub().clone(), lease, resource, room)
     }
 
     /// What wakes those who watch keys.

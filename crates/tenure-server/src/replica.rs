@@ -3,7 +3,7 @@
 
 use crate::metrics::Deeds;
 use crate::watch::Hub;
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 use tenure_core::limits::RULES_MAX;
 use tenure_core::{Applied, Entry, Ledger, Moment, Outcome};
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ pub(crate) struct Replica {
     led: watch::Sender<Option<Led>>,
     /// The newest entry in the ledger, for those who wait for one.
     reached: watch::Sender<u64>,
-    hub: Hub,
+    hub: Arc<Hub>,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(crate) struct Answer {
 
 impl Replica {
     pub(crate) fn new(ledger: Ledger, applied: u64) -> Self {
-        let hub = Hub::new(ledger.revision());
+        let hub = Arc::new(Hub::new(ledger.revision()));
         let reached = watch::Sender::new(applied);
         Self {
             state: RwLock::new(State { ledger, applied, extremes: Extremes::default() }),
@@ -85,7 +85,7 @@ impl Replica {
         self.reached.subscribe().wait_for(|reached| *reached >= index).await.is_ok()
     }
 
-    pub(crate) fn hub(&self) -> &Hub {
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
 

@@ -81,6 +81,7 @@ pub async fn serve(
     health_reporter.set_serving::<TenureServer<NativeDoor>>().await;
     let native = TenureServer::new(NativeDoor::new(node.clone())).max_decoding_message_size(REQUEST_BYTES_MAX);
     let (ended, mut end) = tokio::sync::watch::channel(None);
+    let (stops, stopping) = tokio::sync::watch::channel(false);
     let until = async {
         let why = tokio::select! {
             () = stop => {
@@ -91,6 +92,7 @@ pub async fn serve(
         };
         health_reporter.set_not_serving::<TenureServer<NativeDoor>>().await;
         ended.send_replace(Some(why));
+        stops.send_replace(true);
     };
     let is_loopback = |listener: &TcpListener| listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let is_local = listeners.iter().all(is_loopback);
@@ -101,13 +103,13 @@ pub async fn serve(
     let connections = listeners
         .into_iter()
         .map(|listener| accept(listener, settings.tls.clone(), Trust::OnceAllowed, Some(addresses.clone())).boxed());
-    let dialect = EtcdDoor::new(node.clone(), settings);
+    let dialect = EtcdDoor::new(node.clone(), settings.access.clone(), settings.peers_speak_tls);
     let grpc = etcd::add(Routes::new(reflection).add_service(health).add_service(native), dialect.clone());
     let grpc = xds::add(grpc, node.clone());
     // Room for bodies and messages that are arriving, in KiB.
     let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
     let guard = http::Guard::new(&settings.hosts, is_local);
-    let json = http::router(node.clone(), dialect, guard, http::Stop::new(end.clone()), bodies.clone());
+    let json = http::router(node.clone(), dialect, guard, http::Stop::new(stopping), bodies.clone());
     let entrance = Entrance::new(settings.access.clone(), node.clone());
     let routes = Routes::from(both(grpc.prepare().into_axum_router(), json, entrance, bodies, Answers::new()));
     let listening = Server::builder()

@@ -1,8 +1,8 @@
 //! Certificates: what this node shows on new connections, and which authority it trusts. They can be replaced while connections are
 //! open; new connections use the new ones. It reads no files, and never falls back to speaking in the clear.
 
+use crate::certificates::{Certificate, PeerIdentities, PeerIdentity};
 use crate::limits::FIRST_WORD_PATIENCE;
-use crate::peers::{Certificate, PeerIdentities, PeerIdentity};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -3,7 +3,6 @@
 
 use crate::bells::Bells;
 use crate::limits::PLACES_MAX;
-use crate::replica::Replica;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +25,7 @@ pub(crate) struct Hub {
 /// A place at the hub for one claim in line. Dropping it gives the place up.
 #[derive(Debug)]
 pub(crate) struct Seating {
-    replica: Arc<Replica>,
+    hub: Arc<Hub>,
     key: Key,
     number: u64,
     told: oneshot::Receiver<()>,
@@ -112,13 +111,12 @@ impl Hub {
 
 impl Seating {
     /// Waits for a change of a claim. To miss nothing, take the place first and look at the ledger then.
-    pub(crate) fn take(replica: Arc<Replica>, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn take(hub: Arc<Hub>, lease: LeaseId, resource: Name, room: OwnedSemaphorePermit) -> Self {
         let (told, receiver) = oneshot::channel();
-        let hub = replica.hub();
         let number = hub.next.fetch_add(1, Ordering::Relaxed);
         let key = (lease, resource);
         hub.places().entry(key.clone()).or_default().insert(number, told);
-        Self { replica, key, number, told: receiver, _room: room }
+        Self { hub, key, number, told: receiver, _room: room }
     }
 
     /// Returns when the claim was seated or left its line. False: the node has stopped.
@@ -129,7 +127,7 @@ impl Seating {
 
 impl Drop for Seating {
     fn drop(&mut self) {
-        let mut places = self.replica.hub().places();
+        let mut places = self.hub.places();
         if let Some(of_key) = places.get_mut(&self.key) {
             of_key.remove(&self.number);
             if of_key.is_empty() {

@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tenure_server::peers::{NodeName, is_cluster_name};
 use tenure_server::{Entropy, KeyRights, PEERS_MAX, Role, SystemEntropy, draw_api_key};
+use tenure_server::{NodeName, is_cluster_name};
 
 /// How long certificates are good for, in years. The authority outlives many of its nodes'.
 const AUTHORITY_YEARS: i32 = 10;

@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_server::Host;
 use tenure_server::Settings as Doors;
 use tenure_server::disk::{Directory, SharedDisk};
-use tenure_server::peers::{Host, Wire};
+use tenure_server::peers::Wire;
 use tenure_server::raft::{BadEntry, Fault, OpenError};
 use tenure_server::{
     Access, Begin, Clock, Environment, Lock, Node, PeerTls, Place, Served, SystemClock, SystemEntropy, Tuning, Workers,
@@ -233,7 +234,7 @@ fn place(plan: Plan, scheme: &str, listener: &TcpListener, peers: Option<&TcpLis
 async fn answer_peers(node: Node, listener: TcpListener, tls: Option<PeerTls>) {
     let stopped = node.clone();
     let until = async move { drop(stopped.failed().await) };
-    if let Err(error) = tenure_server::peers::serve_peers(Host::new(node), listener, tls, until).await {
+    if let Err(error) = tenure_server::serve_peers(Host::new(node), listener, tls, until).await {
         tracing::error!(%error, "peers are not answered any longer");
     }
 }

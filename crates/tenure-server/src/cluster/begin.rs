@@ -1,11 +1,11 @@
 //! How a node with a new data directory becomes part of a cluster, and how a member tells where it is now.
 
-use super::Begin;
 use crate::limits::{FIRST_ENTRIES_PATIENCE, KNOCK_INTERVAL, PEER_PATIENCE_SHORT};
 use crate::node::Node;
 use crate::peers::v1;
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
+use crate::place::Begin;
 use crate::raft::Member;
 use futures::future::join_all;
 use std::collections::BTreeMap;

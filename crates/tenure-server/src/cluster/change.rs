@@ -7,19 +7,8 @@ use crate::peers::v1;
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::change::Body as Change;
 use crate::peers::v1::question::Body as Ask;
-use crate::raft::Member;
+use crate::raft::{CannotChange, Member};
 use std::io::ErrorKind;
-
-/// Why the members were not changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotChange {
-    /// It makes no sense here.
-    #[error("{0}")]
-    Refused(String),
-    /// Nobody leads; nothing was changed.
-    #[error("{0}")]
-    NotNow(String),
-}
 
 impl Node {
     /// Changes the members through whoever leads.

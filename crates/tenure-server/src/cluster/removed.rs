@@ -1,9 +1,10 @@
 //! A node that was removed from its cluster says so. It gets no entries, and without words it would look like a node that waits.
 
+use crate::certificates::REMOVED;
 use crate::limits::{PEER_PATIENCE_SHORT, REMOVAL_LOOK_INTERVAL, REMOVAL_LOOKS_AGAIN, REMOVAL_LOOKS_MIN};
 use crate::node::Node;
 use crate::peers::v1::question::Body as Ask;
-use crate::peers::{NO_MEMBER, REMOVED, v1};
+use crate::peers::{NO_MEMBER, v1};
 use futures::future::join_all;
 use std::io::ErrorKind;
 

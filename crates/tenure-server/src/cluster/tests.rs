@@ -3,15 +3,16 @@
 
 use crate::backup::{Skip, remains};
 use crate::clock::{Clock, SystemClock};
-use crate::cluster::{Begin, Place};
 use crate::disk::{MemoryDisk, SharedDisk};
 use crate::entropy::SystemEntropy;
 use crate::environment::Environment;
 use crate::node::Node;
+use crate::peer_server::{Host, Refused};
 use crate::peers::v1::change::Body as Change;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::v1::{self, Answer, AppendRequest, Envelope, LogId, Question, Vote, VoteRequest};
-use crate::peers::{AppendReplies, Host, Network, Refused};
+use crate::peers::{AppendReplies, Network};
+use crate::place::{Begin, Place};
 use crate::tuning::Tuning;
 use crate::workers::Workers;
 use futures::future::BoxFuture;

@@ -13,7 +13,7 @@ use futures::{Stream, StreamExt};
 use tenure_api::v1;
 use tenure_api::v1::request::Body as Ask;
 use tenure_api::v1::response::Body;
-use tenure_api::{Code, read_request, write_outcome};
+use tenure_api::{Code, read_request};
 use tenure_core::{Command, LeaseId, Name, Reply};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::wrappers::ReceiverStream;

@@ -1,8 +1,8 @@
 //! A connection to a peer over TLS: both sides show certificates, and the one that the peer shows has to be that of the node
 //! that is meant.
 
+use crate::certificates::Certificate;
 use crate::limits::PEER_CONNECT_TIMEOUT;
-use crate::peers::Certificate;
 use crate::tls::PeerTls;
 use axum::http::Uri;
 use futures::FutureExt;

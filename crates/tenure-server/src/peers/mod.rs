@@ -1,19 +1,12 @@
 //! The way to other nodes: questions with one answer each, and entries of the log in order. A parameter, so that whole
 //! nodes can run in one thread on a simulated network. What is said is in `peer.proto`; what it means is in `raft/`.
 
-mod certificate;
 mod connector;
-mod host;
-mod identities;
 mod wire;
 
-pub use certificate::{BadCertificate, Certificate, NodeName, NotANodeName, is_cluster_name};
-pub(crate) use host::NO_MEMBER;
-pub use host::{Host, Refused};
-pub(crate) use identities::REMOVED;
-pub use identities::{NotThem, PeerIdentities, PeerIdentity};
-pub use wire::{Wire, serve_peers};
+pub use wire::Wire;
 
+use crate::certificates::PeerIdentities;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::io;
@@ -25,6 +18,9 @@ use std::time::Duration;
 pub mod v1 {
     tonic::include_proto!("tenure.peer.v1");
 }
+
+/// What a node hears that is no member, after its number.
+pub(crate) const NO_MEMBER: &str = "is no member of this cluster";
 
 use v1::{Answer, AppendReply, AppendRequest, Question};
 

@@ -2,7 +2,6 @@
 
 use super::Consensus;
 use super::types::{Member, RaftLogId, Removed};
-use crate::cluster::CannotChange;
 use crate::limits::{CAUGHT_UP_WITHIN, CHANGE_TRIES, HAND_OVER_PATIENCE, TICK, TRANSFER_TIMEOUT};
 use crate::peers::v1;
 use crate::peers::v1::question::Body as Ask;
@@ -13,6 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// Why the members were not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotChange {
+    /// It makes no sense here.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody leads; nothing was changed.
+    #[error("{0}")]
+    NotNow(String),
+}
 
 type Change = ChangeMembers<u64, Member>;
 type Refusal = RaftError<super::types::Types, ClientWriteError<super::types::Types>>;

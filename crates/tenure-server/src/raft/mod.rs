@@ -22,6 +22,7 @@ mod words;
 
 pub use applying::forget_deaths;
 pub use bad_entry::{BadEntry, Fault};
+pub use members::CannotChange;
 pub(crate) use members::Standing;
 pub(crate) use peers::Book;
 pub use remains::{Dropped, Skip};

@@ -5,13 +5,14 @@ use super::wire::{
     read_appended, read_ballot_reply, read_id, read_vote, write_append, write_ballot, write_id, write_transfer,
     write_vote,
 };
+use crate::certificates::PeerIdentities;
 use crate::identity::Identity;
 use crate::limits::{
     PEER_PAUSE_MAX, REMOVED_MAX, SNAPSHOT_INSTALL_TIMEOUT, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_TIMEOUT,
 };
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
-use crate::peers::{Network, PeerIdentities, v1};
+use crate::peers::{Network, v1};
 use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt};
 use openraft::OptionalSend;

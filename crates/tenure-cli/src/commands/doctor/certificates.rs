@@ -4,7 +4,7 @@ use super::Finding;
 use crate::certificates::{Validity, judge};
 use crate::clock;
 use std::path::PathBuf;
-use tenure_server::peers::Certificate;
+use tenure_server::Certificate;
 
 const UNREADABLE: &str = "A server does not start with it: name a PEM file that this user may read.";
 const RENEW: &str =

@@ -20,7 +20,6 @@ use crate::access::Access;
 use crate::limits::{ETCD_MESSAGE_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
-use crate::serve::Settings;
 use futures::stream::BoxStream;
 use tenure_api::etcd::Fault;
 use tenure_api::etcd::etcdserverpb as pb;
@@ -70,11 +69,11 @@ pub(crate) fn add(routes: Routes, door: EtcdDoor) -> Routes {
 }
 
 impl EtcdDoor {
-    pub(crate) fn new(node: Node, settings: &Settings) -> Self {
-        let peer_scheme = if settings.peers_speak_tls { "https" } else { "http" };
+    pub(crate) fn new(node: Node, access: Access, peers_speak_tls: bool) -> Self {
+        let peer_scheme = if peers_speak_tls { "https" } else { "http" };
         let (desk, led) = (EtcdDesk::new(node), tokio::sync::watch::Sender::new(true));
         tokio::spawn(watch::look_for_leader(desk.clone(), led.clone()));
-        Self { desk, access: settings.access.clone(), peer_scheme, led }
+        Self { desk, access, peer_scheme, led }
     }
 
     /// Answers one unary call, and counts it.

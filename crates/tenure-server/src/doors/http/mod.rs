@@ -37,7 +37,6 @@ use super::etcd::{EtcdDoor, gateway};
 use crate::access::Caller;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::node::Node;
-use crate::serve::Served;
 use axum::extract::{DefaultBodyLimit, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -80,10 +79,10 @@ impl FromRequestParts<Self> for HttpDoor {
 
 /// Says when the server stops, so that nobody is kept waiting for it.
 #[derive(Clone)]
-pub(crate) struct Stop(watch::Receiver<Option<Served>>);
+pub(crate) struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    pub(crate) fn new(end: watch::Receiver<Option<Served>>) -> Self {
+    pub(crate) fn new(end: watch::Receiver<bool>) -> Self {
         Self(end)
     }
 
@@ -91,7 +90,7 @@ impl Stop {
     async fn comes(&self) {
         let mut end = self.0.clone();
         // Whoever would have said it is gone: that is a stop, too.
-        let _ = end.wait_for(Option::is_some).await;
+        let _ = end.wait_for(|stops| *stops).await;
     }
 }
 

@@ -1,14 +1,17 @@
 //! What this node answers its peers. It makes sure that the sender is who it says, that this node is meant, and that what
 //! concerns the members comes from a member; then it passes the question on.
 
-use super::v1;
-use super::v1::answer::Body as Tell;
-use super::v1::question::Body as Ask;
-use super::v1::{Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, HelloReply, Question, ReadIndexReply};
-use super::{Certificate, NotThem};
 use crate::audit::{HASH_VERSION, Hash};
-use crate::cluster::CannotChange;
+use crate::certificates::{Certificate, NotThem};
 use crate::node::Node;
+use crate::peers::NO_MEMBER;
+use crate::peers::v1;
+use crate::peers::v1::answer::Body as Tell;
+use crate::peers::v1::question::Body as Ask;
+use crate::peers::v1::{
+    Adopt, Answer, AppendReply, AppendRequest, Done, Envelope, HelloReply, Question, ReadIndexReply,
+};
+use crate::raft::CannotChange;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use std::future::ready;
@@ -59,9 +62,6 @@ impl From<CannotChange> for Refused {
 fn is_newer(shown: Option<&Certificate>, certified: u64) -> bool {
     shown.is_none_or(|shown| shown.name.is_none() || shown.not_before > certified)
 }
-
-/// What a node hears that is no member, after its number.
-pub(crate) const NO_MEMBER: &str = "is no member of this cluster";
 
 fn no_member(node: u64) -> String {
     format!("node {node} {NO_MEMBER}")
