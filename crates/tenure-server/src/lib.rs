@@ -1,4 +1,4 @@
-//! A running Tenure node. Requests walk one ring, one way: door, lessor, log, replica, reply.
+//! A running Tenure node. Requests walk one ring, one way: door, proposer, log, replica, reply.
 
 mod access;
 mod addresses;
@@ -16,7 +16,6 @@ mod entropy;
 mod environment;
 mod guests;
 mod identity;
-mod lessor;
 mod limits;
 mod listen;
 mod lock;
@@ -26,6 +25,7 @@ mod peer_server;
 pub mod peers;
 mod place;
 mod probes;
+mod proposer;
 pub mod raft;
 mod replica;
 mod serve;
@@ -50,13 +50,13 @@ pub use embedded::{CannotEmbed, DialFuture, Embedded, embedded, embedded_in_memo
 pub use entropy::{Entropy, SystemEntropy};
 pub use environment::Environment;
 pub use identity::Identity;
-pub use lessor::Unready;
 pub use limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS, FILES_RESERVED, PEERS_MAX, TICK};
 pub use lock::{InUse, Lock, mode_for_others};
 pub use node::{Node, Opened, Status};
 pub use peer_server::{Host, Refused, serve_peers};
 pub use place::{Begin, Place};
 pub use probes::{BadNetwork, Networks};
+pub use proposer::Unready;
 pub use raft::CannotChange;
 pub use replica::Extremes;
 pub use serve::{ServeError, Served, Settings, serve};

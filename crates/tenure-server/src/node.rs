@@ -7,13 +7,13 @@ use crate::disk::SharedDisk;
 use crate::entropy::{Entropy, draw_lease};
 use crate::environment::Environment;
 use crate::identity::Identity;
-use crate::lessor::{Counter, Lessor, Unready};
 use crate::limits::{ANSWER_TIMEOUT, COUNTED_MAX, PEER_PATIENCE_SHORT, READ_TIMEOUT, READY_INTERVAL, RETRY_AFTER};
 use crate::metrics::{Cluster, HEALTHS, Levels, Metrics, health_at};
 use crate::peers::v1 as peer;
 use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::question::Body as Ask;
 use crate::place::Place;
+use crate::proposer::{CommandQueue, Proposer, Unready};
 use crate::raft::{Book, Consensus, Ground, Member, OpenError, Standing};
 use crate::replica::{Extremes, Replica};
 use crate::trace;
@@ -42,7 +42,7 @@ struct Inner {
     place: Place,
     /// The newest rules that this node knows.
     rules_max: u32,
-    counter: Counter,
+    commands: CommandQueue,
     consensus: Consensus,
     service: watch::Receiver<Option<ServiceClock>>,
     /// What the leader said last that its service time is, and when it was asked.
@@ -115,8 +115,8 @@ impl Node {
             clock: clock.clone(),
         };
         let (consensus, found) = Consensus::open(ground).await?;
-        let (lessor, counter, service) = Lessor::new(clock.clone(), consensus.clone(), tuning, metrics.clone());
-        tokio::spawn(lessor.run());
+        let (proposer, commands, service) = Proposer::new(clock.clone(), consensus.clone(), tuning, metrics.clone());
+        tokio::spawn(proposer.run());
         let torn = found
             .torn
             .map(|torn| format!("{} bytes at byte {} of {} ({})", torn.bytes, torn.offset, torn.file, torn.why));
@@ -127,7 +127,7 @@ impl Node {
             workers,
             place,
             rules_max: tuning.rules_max,
-            counter,
+            commands,
             consensus,
             service,
             heard: watch::Sender::default(),
@@ -282,7 +282,7 @@ impl Node {
 
     /// Proposes a command if this node leads, and answers when it was applied.
     pub async fn propose(&self, command: Command) -> Result<Outcome, Unready> {
-        match tokio::time::timeout(ANSWER_TIMEOUT, self.inner.counter.order(command)).await {
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.inner.commands.order(command)).await {
             Ok(answer) => answer,
             Err(_) => Err(Unready::Unknown),
         }
@@ -430,7 +430,7 @@ impl Node {
             ledger_bytes: ledger.bytes(),
             services: ledger.service_count(),
             instances,
-            queued: self.inner.counter.queued(),
+            queued: self.inner.commands.queued(),
             now: self.service_time().unwrap_or(ledger.now()),
             dropped: service.map_or(Duration::ZERO, |service| service.dropped()),
             cluster: self.cluster_levels(applied),
@@ -480,7 +480,7 @@ impl Node {
 
     /// Hands the lead to another node, if there is one: nobody has to wait for an election then.
     pub async fn hand_over(&self) {
-        self.inner.consensus.abdicate().await;
+        self.inner.consensus.step_down().await;
     }
 
     /// Stops the node. What it acknowledged is on disk.

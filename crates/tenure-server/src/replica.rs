@@ -11,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct Replica {
     state: RwLock<State>,
-    led: watch::Sender<Option<Led>>,
+    led: watch::Sender<Option<LeadershipStart>>,
     /// The newest entry in the ledger, for those who wait for one.
     reached: watch::Sender<u64>,
     hub: Arc<Hub>,
@@ -42,7 +42,7 @@ impl Extremes {
 
 /// A leadership began: its blank entry was applied by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Led {
+pub(crate) struct LeadershipStart {
     pub(crate) term: u64,
     /// The ledger's time at that moment.
     pub(crate) now: Moment,
@@ -51,7 +51,7 @@ pub(crate) struct Led {
 
 /// Which process proposed an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proposer {
+pub(crate) enum ProposedBy {
     /// This one, and it waits for the outcomes.
     ThisProcess,
     /// Another one, or one before this start.
@@ -90,7 +90,7 @@ impl Replica {
     }
 
     /// The newest leadership whose blank entry was applied by this process.
-    pub(crate) fn led(&self) -> watch::Receiver<Option<Led>> {
+    pub(crate) fn led(&self) -> watch::Receiver<Option<LeadershipStart>> {
         self.led.subscribe()
     }
 
@@ -108,7 +108,7 @@ impl Replica {
     /// Applies an entry that the log holds at `index` from the leader of `term`. An entry that another leadership
     /// stamped changes nothing. A higher rules version than this build knows stops the node before it applies. If this process
     /// did not propose the entry, no client waits here for what it answers.
-    pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry, by: Proposer) -> Result<Answer, TooNew> {
+    pub(crate) fn apply(&self, term: u64, index: u64, entry: &Entry, by: ProposedBy) -> Result<Answer, TooNew> {
         if entry.rules > RULES_MAX {
             return Err(TooNew { rules: entry.rules });
         }
@@ -120,8 +120,8 @@ impl Replica {
             return Ok(Answer::default());
         }
         let mut applied = match by {
-            Proposer::ThisProcess => state.ledger.apply(entry),
-            Proposer::Another => state.ledger.replay(entry),
+            ProposedBy::ThisProcess => state.ledger.apply(entry),
+            ProposedBy::Another => state.ledger.replay(entry),
         };
         state.extremes.note(&applied);
         drop(state);
@@ -143,7 +143,7 @@ impl Replica {
         let (now, next_deadline) = (state.ledger.now(), state.ledger.next_deadline());
         drop(state);
         self.reached.send_replace(index);
-        self.led.send_replace(Some(Led { term, now, next_deadline }));
+        self.led.send_replace(Some(LeadershipStart { term, now, next_deadline }));
     }
 
     /// Notes an entry that is none of the ledger's business.
@@ -194,15 +194,15 @@ mod tests {
     fn an_entry_of_another_leadership_changes_nothing() {
         let replica = Replica::new(Ledger::default(), 0);
         let before = replica.read(|ledger, _| ledger.state_hash());
-        assert!(replica.apply(2, 7, &entry(1, RULES_MAX), Proposer::Another).unwrap().outcomes.is_none());
+        assert!(replica.apply(2, 7, &entry(1, RULES_MAX), ProposedBy::Another).unwrap().outcomes.is_none());
         assert_eq!(replica.read(|ledger, applied| (ledger.state_hash(), applied)), (before, 7));
-        assert!(replica.apply(2, 8, &entry(2, RULES_MAX), Proposer::ThisProcess).unwrap().outcomes.is_some());
+        assert!(replica.apply(2, 8, &entry(2, RULES_MAX), ProposedBy::ThisProcess).unwrap().outcomes.is_some());
     }
 
     #[test]
     fn an_entry_by_newer_rules_stops_the_node_before_it_is_applied() {
         let replica = Replica::new(Ledger::default(), 0);
-        assert!(replica.apply(1, 1, &entry(1, RULES_MAX + 1), Proposer::Another).is_err());
+        assert!(replica.apply(1, 1, &entry(1, RULES_MAX + 1), ProposedBy::Another).is_err());
         assert_eq!(replica.read(|ledger, applied| (ledger.lease_count(), applied)), (0, 0));
     }
 }

@@ -1,7 +1,6 @@
 //! The one way from any node to the leader: a command goes there as the log encodes it, and its outcome comes back. No API and no
 //! dialect knows which node leads.
 
-use crate::lessor::{Unready, check_readable};
 use crate::limits::ANSWER_TIMEOUT;
 use crate::node::Node;
 use crate::peers::v1 as peer;
@@ -9,6 +8,7 @@ use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::not_done::Why;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::v1::submitted::Body;
+use crate::proposer::{Unready, check_readable};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tenure_core::{Command, Outcome, decode_outcome, encode_outcome};

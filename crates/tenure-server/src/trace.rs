@@ -66,7 +66,7 @@ struct Spans {
 }
 
 impl Leg {
-    /// In the queue of the lessor, until its entry is gathered.
+    /// In the queue of the proposer, until its entry is gathered.
     pub(crate) fn queued() -> Self {
         Self(current().map(|request| {
             let here = tracing::info_span!(target: TRACE_TARGET, parent: &request, "queued");

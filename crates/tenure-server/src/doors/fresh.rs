@@ -1,9 +1,9 @@
 //! How long instances are valid, for those who watch them. Renewals are no events, so this is worked out now and then, once
 //! for all who watch a service, and only by a node that hears of the leader.
 
-use crate::lessor::Unready;
 use crate::limits::{COUNTED_MAX, FRESH_ITEMS_MAX, FRESH_MAX, FRESH_MIN, FRESH_SERVICES_MAX, FRESH_SHARED};
 use crate::node::Node;
+use crate::proposer::Unready;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -24,8 +24,8 @@ pub(crate) use grpc::{NativeDoor, both};
 pub(crate) use seat::settled;
 pub use stream::{StreamAnswers, serve_stream};
 
-use crate::lessor::Unready;
 use crate::node::Node;
+use crate::proposer::Unready;
 use futures::Stream;
 use tenure_api::Code;
 use tenure_api::v1::{Failure, WatchInstancesReply, WatchInstancesRequest, WatchReply, WatchRequest};

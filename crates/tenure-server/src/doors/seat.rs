@@ -1,8 +1,8 @@
 //! Waiting for a seat: how a door learns that a claim in line was seated, or will never be.
 
-use crate::lessor::Unready;
 use crate::limits::RETRY_AFTER;
 use crate::node::Node;
+use crate::proposer::Unready;
 use crate::trace;
 use tenure_core::{LeaseId, Ledger, Name, Outcome, Reply};
 use tokio::sync::OwnedSemaphorePermit;

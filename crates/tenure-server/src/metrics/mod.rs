@@ -107,7 +107,7 @@ pub(crate) struct Levels {
     pub(crate) services: usize,
     /// Instances by how well they are.
     pub(crate) instances: [usize; HEALTHS.len()],
-    /// Orders that wait in the queues of the lessor.
+    /// Orders that wait in the queues of the proposer.
     pub(crate) queued: usize,
     pub(crate) now: Moment,
     pub(crate) dropped: Duration,

@@ -5,7 +5,7 @@ use super::shelf::{Shelf, Snapshot};
 use super::types::{Payload, RaftEntry, RaftLogId, StoredMembership, Types, decode_meta, encode_meta};
 use crate::audit::{Audits, Hash};
 use crate::clock::Clock;
-use crate::replica::{Answer, Proposer, Replica};
+use crate::replica::{Answer, ProposedBy, Replica};
 use crate::workers::Workers;
 use futures::{Stream, StreamExt};
 use openraft::OptionalSend;
@@ -86,7 +86,7 @@ impl Machine {
 
     /// Applies an entry that nobody waits for.
     pub(super) fn replay(&mut self, entry: &RaftEntry) -> io::Result<()> {
-        self.apply_noted(entry, Proposer::Another).map(drop)
+        self.apply_noted(entry, ProposedBy::Another).map(drop)
     }
 
     /// Passes over an entry.
@@ -97,7 +97,7 @@ impl Machine {
 
     /// Notes an entry, and applies it. A panic ends the process at once in a release. In other builds it becomes an error, which
     /// stops the node; a task that just ended would be missed by no one.
-    fn apply_noted(&mut self, entry: &RaftEntry, by: Proposer) -> io::Result<Answer> {
+    fn apply_noted(&mut self, entry: &RaftEntry, by: ProposedBy) -> io::Result<Answer> {
         let index = entry.log_id.index();
         let apply = AssertUnwindSafe(|| {
             self.applying.apply(index)?;
@@ -112,7 +112,7 @@ impl Machine {
     {
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
-            let by = if responder.is_some() { Proposer::ThisProcess } else { Proposer::Another };
+            let by = if responder.is_some() { ProposedBy::ThisProcess } else { ProposedBy::Another };
             let answer = self.apply_noted(&entry, by)?;
             if let Some(responder) = responder {
                 responder.send(answer);
@@ -121,7 +121,7 @@ impl Machine {
         Ok(())
     }
 
-    fn apply_one(&mut self, id: RaftLogId, payload: &Payload, by: Proposer) -> io::Result<Answer> {
+    fn apply_one(&mut self, id: RaftLogId, payload: &Payload, by: ProposedBy) -> io::Result<Answer> {
         let term = id.committed_leader_id().term;
         let answer = match payload {
             Payload::Blank => {

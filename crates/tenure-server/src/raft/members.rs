@@ -264,7 +264,7 @@ impl Consensus {
     }
 
     /// Hands the lead to the voter that is furthest, before this node stops.
-    pub(crate) async fn abdicate(&self) {
+    pub(crate) async fn step_down(&self) {
         if self.leader() != Some(self.node) {
             return;
         }

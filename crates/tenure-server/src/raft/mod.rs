@@ -347,7 +347,7 @@ fn config(tuning: Tuning, election_timeout: Duration) -> Result<Config, OpenErro
     .map_err(failed)
 }
 
-/// Tells the lessor when this node leads, and in which term; and keeps the book of members.
+/// Tells the proposer when this node leads, and in which term; and keeps the book of members.
 async fn follow(
     raft: Raft<Types, Machine>,
     book: Arc<Book>,

@@ -2,10 +2,10 @@
 
 use crate::access::audit::Change;
 use crate::access::{Caller, WatchRoom};
-use crate::lessor::Unready;
 use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
 use crate::metrics::OK;
 use crate::node::Node;
+use crate::proposer::Unready;
 use crate::shares::Client;
 use tenure_api::etcd::{Fault, etcdserverpb as pb, header};
 use tenure_api::v1::Failure;

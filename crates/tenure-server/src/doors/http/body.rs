@@ -2,8 +2,8 @@
 
 use super::HttpDoor;
 use super::problem::Problem;
-use crate::lessor::Unready;
 use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
+use crate::proposer::Unready;
 use axum::body::{Bytes as RawBytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};

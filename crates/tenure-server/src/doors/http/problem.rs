@@ -1,7 +1,7 @@
 //! The no as `application/problem+json`: a stable code, a sentence, and every fact that gRPC's failure carries.
 
 use super::count::Refused;
-use crate::lessor::Unready;
+use crate::proposer::Unready;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};

@@ -8,7 +8,7 @@ use crate::limits::{
 };
 use crate::metrics::Metrics;
 use crate::raft::{Consensus, Lost};
-use crate::replica::{Answer, Led};
+use crate::replica::{Answer, LeadershipStart};
 use crate::trace::Leg;
 use crate::tuning::Tuning;
 use futures::StreamExt;
@@ -76,7 +76,7 @@ impl Reply {
 
 /// The way in. Commands that keep or free what is held have a queue of their own and are taken first.
 #[derive(Clone, Debug)]
-pub(crate) struct Counter {
+pub(crate) struct CommandQueue {
     upkeep: Queue,
     wishes: Queue,
 }
@@ -118,7 +118,7 @@ pub(crate) fn check_readable(command: &Command) -> Result<(), Refusal> {
     }
 }
 
-impl Counter {
+impl CommandQueue {
     /// Puts a command into the log, and answers when it was applied.
     pub(crate) async fn order(&self, command: Command) -> Result<Outcome, Unready> {
         if let Err(refusal) = check_readable(&command) {
@@ -136,7 +136,7 @@ impl Counter {
     }
 }
 
-pub(crate) struct Lessor {
+pub(crate) struct Proposer {
     clock: Arc<dyn Clock>,
     consensus: Consensus,
     upkeep: mpsc::Receiver<Order>,
@@ -146,10 +146,10 @@ pub(crate) struct Lessor {
     metrics: Metrics,
 }
 
-type Flight = BoxFuture<'static, Landing>;
+type Flight = BoxFuture<'static, ProposalResult>;
 
 /// What became of an entry that was proposed, how it was stamped and when, and who waits for it.
-struct Landing {
+struct ProposalResult {
     stamp: Moment,
     proposed: Duration,
     entry: Arc<Entry>,
@@ -165,7 +165,7 @@ enum Over {
 }
 
 /// One leadership.
-struct Reign {
+struct Leadership {
     leader: Leader,
     time: ServiceClock,
     next_deadline: Option<Moment>,
@@ -200,18 +200,18 @@ impl Told {
     }
 }
 
-impl Lessor {
+impl Proposer {
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         consensus: Consensus,
         tuning: Tuning,
         metrics: Metrics,
-    ) -> (Self, Counter, watch::Receiver<Option<ServiceClock>>) {
+    ) -> (Self, CommandQueue, watch::Receiver<Option<ServiceClock>>) {
         let (upkeep_in, upkeep) = Queue::new();
         let (wishes_in, wishes) = Queue::new();
         let (shown, shown_out) = watch::channel(None);
-        let lessor = Self { clock, consensus, upkeep, wishes, shown, tuning, metrics };
-        (lessor, Counter { upkeep: upkeep_in, wishes: wishes_in }, shown_out)
+        let proposer = Self { clock, consensus, upkeep, wishes, shown, tuning, metrics };
+        (proposer, CommandQueue { upkeep: upkeep_in, wishes: wishes_in }, shown_out)
     }
 
     /// Leads whenever this node is elected, until the node stops.
@@ -221,8 +221,8 @@ impl Lessor {
             if has_led {
                 tracing::info!(term = led.term, "this node leads again");
             }
-            let reign = self.begin(led);
-            let over = self.reign(reign).await;
+            let leadership = self.begin(led);
+            let over = self.lead(leadership).await;
             self.shown.send_replace(None);
             if over == Over::Stopped {
                 return;
@@ -233,7 +233,7 @@ impl Lessor {
     }
 
     /// Turns orders away until this node leads and has applied its own blank entry. None: the node stops.
-    async fn wait_to_lead(&mut self) -> Option<Led> {
+    async fn wait_to_lead(&mut self) -> Option<LeadershipStart> {
         let mut begun = self.consensus.replica().led();
         let mut leading = self.consensus.leading();
         loop {
@@ -263,14 +263,14 @@ impl Lessor {
         }
     }
 
-    fn begin(&self, led: Led) -> Reign {
+    fn begin(&self, led: LeadershipStart) -> Leadership {
         let at = self.clock.monotonic();
         let mut time = ServiceClock::start(led.now, at, self.tuning.step_max);
         if led.next_deadline.is_none() {
             time.rest();
         }
         self.shown.send_replace(Some(time));
-        Reign {
+        Leadership {
             leader: Leader { term: led.term, node: self.consensus.node() },
             time,
             next_deadline: led.next_deadline,
@@ -286,95 +286,95 @@ impl Lessor {
         }
     }
 
-    async fn reign(&mut self, mut reign: Reign) -> Over {
+    async fn lead(&mut self, mut leadership: Leadership) -> Over {
         let mut leading = self.consensus.leading();
         let over = loop {
-            let room = reign.in_flight.len() < IN_FLIGHT_MAX;
-            let nap = reign.until_tick(self.clock.monotonic());
+            let room = leadership.in_flight.len() < IN_FLIGHT_MAX;
+            let nap = leadership.until_tick(self.clock.monotonic());
             tokio::select! {
                 biased;
                 changed = leading.changed() => {
                     if changed.is_err() {
                         break Over::Stopped;
                     }
-                    if *leading.borrow_and_update() != Some(reign.leader.term) {
+                    if *leading.borrow_and_update() != Some(leadership.leader.term) {
                         break Over::Deposed;
                     }
                 }
-                Some(landing) = reign.in_flight.next() => {
-                    let at = self.wake(&mut reign);
-                    reign.landed(landing, at);
-                    reign.tell_of_stalls();
-                    self.shown.send_replace(Some(reign.time));
+                Some(result) = leadership.in_flight.next() => {
+                    let at = self.wake(&mut leadership);
+                    leadership.landed(result, at);
+                    leadership.tell_of_stalls();
+                    self.shown.send_replace(Some(leadership.time));
                 }
                 order = self.upkeep.recv(), if room => match order {
-                    Some(order) => self.gather(&mut reign, Some(order), None).await,
+                    Some(order) => self.gather(&mut leadership, Some(order), None).await,
                     None => break Over::Stopped,
                 },
                 order = self.wishes.recv(), if room => match order {
-                    Some(order) => self.gather(&mut reign, None, Some(order)).await,
+                    Some(order) => self.gather(&mut leadership, None, Some(order)).await,
                     None => break Over::Stopped,
                 },
                 () = tokio::time::sleep(nap.unwrap_or_default()), if room && nap.is_some() => {
-                    self.gather(&mut reign, None, None).await;
+                    self.gather(&mut leadership, None, None).await;
                 }
                 () = tokio::time::sleep(TICK), if !room => {
-                    if self.clock.monotonic().saturating_sub(reign.waiting_since) > STUCK_AFTER {
+                    if self.clock.monotonic().saturating_sub(leadership.waiting_since) > STUCK_AFTER {
                         self.turn_all_away();
-                        reign.turn_away(&Unready::Stuck);
+                        leadership.turn_away(&Unready::Stuck);
                     }
                 }
             }
         };
-        tokio::spawn(reign.abdicate());
+        tokio::spawn(leadership.step_down());
         over
     }
 
     /// Reads the clock and notes a stall: the loop wakes at least once a tick while any lease lives.
-    fn wake(&self, reign: &mut Reign) -> Duration {
+    fn wake(&self, leadership: &mut Leadership) -> Duration {
         let at = self.clock.monotonic();
-        reign.stalled |= reign.next_deadline.is_some() && at.saturating_sub(reign.awake) > 2 * TICK;
-        reign.awake = at;
+        leadership.stalled |= leadership.next_deadline.is_some() && at.saturating_sub(leadership.awake) > 2 * TICK;
+        leadership.awake = at;
         at
     }
 
     /// Gathers an entry around the order that woke the loop, stamps it after the last command, and proposes it.
-    async fn gather(&mut self, reign: &mut Reign, upkeep: Option<Order>, wish: Option<Order>) {
-        self.wake(reign);
-        if reign.stalled {
+    async fn gather(&mut self, leadership: &mut Leadership, upkeep: Option<Order>, wish: Option<Order>) {
+        self.wake(leadership);
+        if leadership.stalled {
             tokio::time::sleep(PASS).await;
-            reign.stalled = false;
+            leadership.stalled = false;
         }
         let Batch { commands, replies, .. } =
-            Batch::drain(&mut reign.again, (&mut self.upkeep, upkeep), (&mut self.wishes, wish));
+            Batch::drain(&mut leadership.again, (&mut self.upkeep, upkeep), (&mut self.wishes, wish));
         if !commands.is_empty() {
             self.metrics.gathered(commands.len());
         }
         let at = self.clock.monotonic();
-        reign.time.wake(at);
-        let now = reign.time.read(at);
-        reign.awake = at;
-        reign.tell_of_stalls();
-        self.shown.send_replace(Some(reign.time));
+        leadership.time.wake(at);
+        let now = leadership.time.read(at);
+        leadership.awake = at;
+        leadership.tell_of_stalls();
+        self.shown.send_replace(Some(leadership.time));
         let entry = Entry {
-            leader: reign.leader,
+            leader: leadership.leader,
             now,
             wall_ms: self.clock.wall_ms(),
             rules: self.consensus.rules().max(RULES_MIN),
             commands,
         };
-        if reign.in_flight.is_empty() {
-            reign.waiting_since = at;
+        if leadership.in_flight.is_empty() {
+            leadership.waiting_since = at;
         }
-        let is_audited = at >= reign.audit_at;
+        let is_audited = at >= leadership.audit_at;
         if is_audited {
-            reign.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
+            leadership.audit_at = at + self.consensus.audits().pause(self.tuning.audit_interval);
         }
         let entry = Arc::new(entry);
         let answer = self.consensus.propose(entry.clone(), is_audited);
-        reign
-            .in_flight
-            .push(Box::pin(async move { Landing { stamp: now, proposed: at, entry, replies, answer: answer.await } }));
+        leadership.in_flight.push(Box::pin(async move {
+            ProposalResult { stamp: now, proposed: at, entry, replies, answer: answer.await }
+        }));
     }
 }
 
@@ -432,7 +432,7 @@ impl Batch {
     }
 }
 
-impl Reign {
+impl Leadership {
     /// How long the loop may sleep if nobody asks for anything; none while no lease lives.
     fn until_tick(&self, at: Duration) -> Option<Duration> {
         if self.unfinished || !self.again.is_empty() {
@@ -444,7 +444,7 @@ impl Reign {
     }
 
     /// An entry was applied, or its fate is unknown.
-    fn landed(&mut self, Landing { stamp, proposed, entry, replies, answer }: Landing, at: Duration) {
+    fn landed(&mut self, ProposalResult { stamp, proposed, entry, replies, answer }: ProposalResult, at: Duration) {
         self.waiting_since = at;
         match answer {
             Ok(Answer { outcomes: Some(outcomes), next_deadline, unfinished, deeds }) => {
@@ -481,10 +481,10 @@ impl Reign {
     }
 
     /// Leadership is over. Whatever is under way is answered as the log decides.
-    async fn abdicate(mut self) {
-        while let Some(landing) = self.in_flight.next().await {
+    async fn step_down(mut self) {
+        while let Some(result) = self.in_flight.next().await {
             let at = self.awake;
-            self.landed(landing, at);
+            self.landed(result, at);
         }
         self.turn_away(&Unready::NotLeader { leader: None });
     }
