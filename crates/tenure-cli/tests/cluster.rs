@@ -30,6 +30,7 @@ async fn any_node_is_asked_and_all_of_them_know() {
     cluster.are_equal().await;
     let states = || {
         let status = cluster.node(1).tenure(&["cluster", "status", "-o", "json"]);
+        assert_eq!(text(&status.stdout).matches("\"node\":").count(), 3, "each node is numbered once");
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         let items = status["items"].as_array().unwrap().iter();
         let mut states: Vec<String> = items.map(|it| it["state"].as_str().unwrap().to_owned()).collect();

@@ -77,16 +77,23 @@ async fn list(caller: &Caller) -> Result<ExitCode, Failure> {
 /// A node, by its own word.
 #[derive(Serialize)]
 struct Report {
+    /// What was said has it, too.
+    #[serde(skip)]
     node: u64,
     state: &'static str,
     client_addr: String,
     /// Entries of the log that it has not applied yet, counted from the newest that anybody has.
     lag: Option<u64>,
-    /// Why it could not be asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
     #[serde(flatten)]
-    status: Option<Pong>,
+    said: Said,
+}
+
+/// The status of a node, or why it could not be asked.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said {
+    Status(Pong),
+    Nothing { node: u64, why: String },
 }
 
 impl Row for Report {
@@ -96,8 +103,8 @@ impl Row for Report {
 
     fn cells(&self) -> Vec<Cell> {
         let mut cells = vec![self.node.to_string(), self.state.into()];
-        match &self.status {
-            Some(status) => cells.extend([
+        match &self.said {
+            Said::Status(status) => cells.extend([
                 status.term.to_string(),
                 status.applied_index.to_string(),
                 self.lag.unwrap_or_default().to_string(),
@@ -106,7 +113,7 @@ impl Row for Report {
                 print::span_ms(status.now_ms),
                 if status.leads { print::span_ms(status.dropped_ms) } else { "-".into() },
             ]),
-            None => cells.extend((2..9).map(|_| String::from("-"))),
+            Said::Nothing { .. } => cells.extend((2..9).map(|_| String::from("-"))),
         }
         cells.push(print::or_dash(&self.client_addr));
         cells.into_iter().map(Cell::from).collect()
@@ -138,8 +145,10 @@ async fn status(caller: &Caller) -> Result<ExitCode, Failure> {
         },
         client_addr: member.client_addr.clone(),
         lag: said.as_ref().ok().map(|status| newest.saturating_sub(status.applied_index)),
-        why: said.as_ref().err().cloned(),
-        status: said.as_ref().ok().map(Pong::from),
+        said: match said {
+            Ok(status) => Said::Status(Pong::from(status)),
+            Err(why) => Said::Nothing { node: member.node, why: why.clone() },
+        },
     };
     let leads = statuses().any(|status| status.leads);
     let follows = statuses().find(|status| status.leader != 0).map(|status| status.leader);
