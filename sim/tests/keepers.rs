@@ -43,7 +43,7 @@ fn cancels_without_numbers_are_caught() {
 
 #[test]
 fn acquires_without_numbers_are_caught() {
-    let seed = first_caught(Plant::RequestsByName, 60, &["nothing asks for it"]);
+    let seed = first_caught(Plant::RequestsByName, 120, &["nothing asks for it"]);
     assert!(seed.is_some(), "a late acquire took again, and no violation says so");
 }
 

@@ -137,7 +137,7 @@ pub const TXN_OPS_ALL_MAX: usize = 1024;
 /// Keys that one transaction looks at, for its conditions, ranges and deletes. They are looked at on every node, at every replay.
 pub const TXN_KEYS_MAX: usize = 200_000;
 
-/// Bytes of keys and values that one transaction answers. Every node that applies it holds them.
+/// Bytes of keys and values that one transaction answers. Every node counts them, and the one that proposed it holds them.
 pub const TXN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Bytes of keys and values that all commands of one entry answer.

@@ -11,6 +11,7 @@ use crate::raft::{Consensus, Lost};
 use crate::replica::{Answer, LeadershipStart};
 use crate::trace::Leg;
 use crate::tuning::Tuning;
+use crate::unready::Unready;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -20,34 +21,6 @@ use std::time::Duration;
 use tenure_core::limits::{COMMANDS_MAX, RULES_MIN, TXN_DEPTH_MAX};
 use tenure_core::{Command, Entry, Leader, Moment, Outcome, Refusal, TXN_DEPTH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-
-/// Not an answer, but a reason to ask again or elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unready {
-    /// This node does not lead; nothing was changed. The leader answers at this address, if that is known.
-    NotLeader {
-        /// Where to ask.
-        leader: Option<String>,
-    },
-    /// The queue is full; nothing was changed.
-    Overloaded {
-        /// When there will be room.
-        retry_after: Duration,
-    },
-    /// What was proposed before does not come back: a majority, or the disk, does not answer. Nothing was changed.
-    Stuck,
-    /// The node is stopping; nothing was changed.
-    Stopping,
-    /// The command is by newer rules than every member of the cluster knows; nothing was changed.
-    OldMember {
-        /// The rules that know the command.
-        needs: u32,
-        /// The newest rules that all members know.
-        known: u32,
-    },
-    /// Whether it was done is not known.
-    Unknown,
-}
 
 /// What a door hands in: a command, and where the answer goes.
 #[derive(Debug)]
@@ -345,8 +318,11 @@ impl Proposer {
             tokio::time::sleep(PASS).await;
             leadership.stalled = false;
         }
-        let Batch { commands, replies, .. } =
-            Batch::drain(&mut leadership.again, (&mut self.upkeep, upkeep), (&mut self.wishes, wish));
+        let mut batch = Batch::drain(&mut leadership.again, (&mut self.upkeep, upkeep), (&mut self.wishes, wish));
+        let known = self.consensus.rules();
+        batch.turn_away_newer(known);
+        let rules = known.max(RULES_MIN);
+        let Batch { commands, replies, .. } = batch;
         if !commands.is_empty() {
             self.metrics.gathered(commands.len());
         }
@@ -356,13 +332,7 @@ impl Proposer {
         leadership.awake = at;
         leadership.tell_of_stalls();
         self.shown.send_replace(Some(leadership.time));
-        let entry = Entry {
-            leader: leadership.leader,
-            now,
-            wall_ms: self.clock.wall_ms(),
-            rules: self.consensus.rules().max(RULES_MIN),
-            commands,
-        };
+        let entry = Entry { leader: leadership.leader, now, wall_ms: self.clock.wall_ms(), rules, commands };
         if leadership.in_flight.is_empty() {
             leadership.waiting_since = at;
         }
@@ -411,6 +381,23 @@ impl Batch {
             batch.add(order);
         }
         batch
+    }
+
+    /// Turns away commands by newer rules than the entry will have: a member that knows no newer ones would skip a part of them.
+    fn turn_away_newer(&mut self, known: u32) {
+        if self.commands.iter().all(|command| command.rules() <= known) {
+            return;
+        }
+        let (commands, replies) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.replies));
+        for (command, reply) in commands.into_iter().zip(replies) {
+            match command.rules() {
+                needs if needs > known => reply.send(Err(Unready::OldMember { needs, known })),
+                _ => {
+                    self.commands.push(command);
+                    self.replies.push(reply);
+                }
+            }
+        }
     }
 
     fn has_room(&self) -> bool {

@@ -8,7 +8,8 @@ use crate::peers::v1::answer::Body as Tell;
 use crate::peers::v1::not_done::Why;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::v1::submitted::Body;
-use crate::proposer::{Unready, check_readable};
+use crate::proposer::check_readable;
+use crate::unready::Unready;
 use std::io::ErrorKind;
 use std::time::Duration;
 use tenure_core::{Command, Outcome, decode_outcome, encode_outcome};
@@ -37,13 +38,13 @@ impl Node {
         let ask = Ask::Submit(peer::Submit { command: command.encode().into() });
         let submitted = match self.consensus().book().ask(leader, ask, ANSWER_TIMEOUT).await {
             Ok(Tell::Submitted(submitted)) => submitted,
-            // It was not sent, or the other node refused to read it.
+            // It was not sent, or it was not meant for the other node.
             Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ConnectionRefused) => {
-                return Err(Unready::NotLeader { leader: None });
+                return Err(Unready::NotLeader { leader: self.consensus().leader_address() });
             }
             Ok(_) | Err(_) => return Err(Unready::Unknown),
         };
-        let outcome = read(&submitted)?;
+        let outcome = read(&submitted, || self.consensus().leader_address())?;
         // A read at this node must see what its client did.
         if self.catch_up(submitted.applied).await { Ok(outcome) } else { Err(Unready::Unknown) }
     }
@@ -58,38 +59,44 @@ impl Node {
     }
 }
 
-fn read(submitted: &peer::Submitted) -> Result<Outcome, Unready> {
+fn read(submitted: &peer::Submitted, leader: impl FnOnce() -> Option<String>) -> Result<Outcome, Unready> {
     match &submitted.body {
         Some(Body::Outcome(bytes)) => decode_outcome(bytes).map_err(|damage| {
             // The leader may know more kinds of outcomes than this build. The command was applied all the same.
             tracing::warn!(%damage, "this node cannot read an outcome of the leader, and answers that it is unknown");
             Unready::Unknown
         }),
-        Some(Body::NotDone(not_done)) => Err(unready(not_done)),
+        Some(Body::NotDone(not_done)) => Err(unready(not_done, leader())),
         None => Err(Unready::Unknown),
     }
 }
 
 fn not_done(unready: &Unready) -> peer::NotDone {
-    let (why, retry_after) = match unready {
-        Unready::NotLeader { .. } => (Why::NotLeader, Duration::ZERO),
-        Unready::Overloaded { retry_after } => (Why::Overloaded, *retry_after),
-        Unready::Stuck => (Why::Stuck, Duration::ZERO),
-        Unready::Stopping => (Why::Stopping, Duration::ZERO),
-        // The sender has compared the rules already.
-        Unready::OldMember { .. } | Unready::Unknown => (Why::Unknown, Duration::ZERO),
-    };
-    let retry_after_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
-    peer::NotDone { why: why.into(), retry_after_ms }
+    let because = |why: Why| peer::NotDone { why: why.into(), ..peer::NotDone::default() };
+    match unready {
+        Unready::NotLeader { .. } => because(Why::NotLeader),
+        Unready::Overloaded { retry_after } => {
+            let retry_after_ms = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+            peer::NotDone { retry_after_ms, ..because(Why::Overloaded) }
+        }
+        Unready::Stuck => because(Why::Stuck),
+        Unready::Stopping => because(Why::Stopping),
+        Unready::OldMember { needs, known } => {
+            peer::NotDone { needs: *needs, known: *known, ..because(Why::OldMember) }
+        }
+        Unready::Unknown => because(Why::Unknown),
+    }
 }
 
 /// A reason that this build does not know may have changed something.
-fn unready(not_done: &peer::NotDone) -> Unready {
-    match Why::try_from(not_done.why) {
-        Ok(Why::NotLeader) => Unready::NotLeader { leader: None },
-        Ok(Why::Overloaded) => Unready::Overloaded { retry_after: Duration::from_millis(not_done.retry_after_ms) },
+fn unready(not_done: &peer::NotDone, leader: Option<String>) -> Unready {
+    let peer::NotDone { why, retry_after_ms, needs, known } = *not_done;
+    match Why::try_from(why) {
+        Ok(Why::NotLeader) => Unready::NotLeader { leader },
+        Ok(Why::Overloaded) => Unready::Overloaded { retry_after: Duration::from_millis(retry_after_ms) },
         Ok(Why::Stuck) => Unready::Stuck,
         Ok(Why::Stopping) => Unready::Stopping,
+        Ok(Why::OldMember) => Unready::OldMember { needs, known },
         Ok(Why::Unknown) | Err(_) => Unready::Unknown,
     }
 }
@@ -106,18 +113,23 @@ mod tests {
             Unready::Overloaded { retry_after },
             Unready::Stuck,
             Unready::Stopping,
+            Unready::OldMember { needs: 7, known: 6 },
             Unready::Unknown,
         ];
         for each in all {
-            assert_eq!(unready(&not_done(&each)), each);
+            assert_eq!(unready(&not_done(&each), None), each);
         }
-        assert_eq!(unready(&peer::NotDone { why: 99, retry_after_ms: 0 }), Unready::Unknown);
+        let newer = peer::NotDone { why: 99, ..peer::NotDone::default() };
+        assert_eq!(
+            [unready(&newer, None), unready(&peer::NotDone::default(), None)],
+            [Unready::Unknown, Unready::Unknown]
+        );
     }
 
     #[test]
     fn unreadable_outcome_is_unknown() {
         for body in [None, Some(Body::Outcome(b"no outcome"[..].into()))] {
-            assert_eq!(read(&peer::Submitted { body, applied: 1 }), Err(Unready::Unknown));
+            assert_eq!(read(&peer::Submitted { body, applied: 1 }, || None), Err(Unready::Unknown));
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::node::Node;
 use crate::peers::v1::question::Body as Ask;
 use crate::peers::v1::{Answer, AppendRequest, Question};
 use crate::peers::{AppendReplies, Network};
-use crate::proposer::Unready;
 use crate::tuning::Tuning;
+use crate::unready::Unready;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -182,6 +182,12 @@ async fn older_member_keeps_newer_commands_out_of_the_log() {
     for node in &nodes {
         assert_eq!(node.submit(grant(1)).await, Err(Unready::OldMember { needs, known: needs - 1 }));
     }
+    let leads = leader(&nodes).await;
+    assert_eq!(
+        leads.propose(grant(1)).await,
+        Err(Unready::OldMember { needs, known: needs - 1 }),
+        "nor by the leader itself"
+    );
     assert!(nodes.iter().all(|node| !lives(node, 1)));
     // It is started again with the newer build.
     nodes.pop().unwrap().stop().await;

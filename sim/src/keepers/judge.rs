@@ -16,8 +16,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 /// After so much calm service time a claim without a guard and without a request is a ghost, if its lease has others that are wanted
-/// and lives on for them: what is given back is said again every 2 s at least, to another server if one is silent.
-const GHOST_MS_MAX: u64 = 4_000;
+/// and lives on for them: what is given back is said again every 2 s at least, to another server if one is silent. With servers in
+/// trouble that takes some rounds.
+const GHOST_MS_MAX: u64 = 8_000;
 
 /// The same of a lease without others. It is renewed no longer and runs out after its TTL, and after another one if it was granted the
 /// resource meanwhile.

@@ -25,6 +25,11 @@ impl Change {
         is_kept().then(|| of_command(command)).flatten()
     }
 
+    /// The same, called by another name: a client of etcd puts a key by a transaction of one operation.
+    pub(crate) fn called(self, call: &'static str) -> Self {
+        Self { call, ..self }
+    }
+
     /// A change that is no command.
     pub(crate) fn named(call: &'static str, name: String) -> Option<Self> {
         is_kept().then(|| Self { call, names: vec![name], lease: None })
@@ -89,7 +94,7 @@ fn of_command(command: &Command) -> Option<Change> {
     let one = |name: &Name| vec![name.to_string()];
     match command.plain() {
         Command::Renew(_) | Command::RenewHandle(_) | Command::Attributed(_) => None,
-        Command::Grant(_) => change("grant", Vec::new(), None),
+        Command::Grant(it) => change("grant", Vec::new(), Some(it.lease)),
         Command::Acquire(it) => {
             change("acquire", it.wants.iter().map(|want| want.resource.to_string()).collect(), given(&it.on))
         }
@@ -108,7 +113,7 @@ fn of_command(command: &Command) -> Option<Change> {
         Command::SetClass(it) => change("set_class", one(&it.name), None),
         Command::Put(it) => change("put", vec![shown(it.key.bytes())], None),
         Command::Delete(it) => change("delete", vec![range(&it.keys)], None),
-        Command::Txn(it) => change(txn_call(it), written(it), None),
+        Command::Txn(it) => change("txn", written(it), None),
         Command::Compact(it) => change("compact", vec![it.revision.to_string()], None),
         Command::Register(it) => change("register", vec![it.instance.to_string()], given(&it.on)),
         Command::UpdateInstance(it) => change("update_instance", vec![it.instance.to_string()], it.lease),
@@ -123,15 +128,6 @@ const fn given(on: &On) -> Option<LeaseId> {
     match on {
         On::Given(lease) => Some(*lease),
         On::New(_) => None,
-    }
-}
-
-/// What a transaction is called: one that is a single operation, by the name of that.
-fn txn_call(txn: &Txn) -> &'static str {
-    match (&txn.compares[..], &txn.then[..], &txn.otherwise[..]) {
-        ([], [Op::Put { .. }], []) => "put",
-        ([], [Op::Delete { .. }], []) => "delete",
-        _ => "txn",
     }
 }
 
@@ -171,7 +167,7 @@ mod tests {
         let put = Put { key, value: Some(b"secret"[..].into()), lease: Hang::Free };
         let put = Txn::of(Op::Put { put, prev: false });
         let told = of_command(&Command::Txn(put.clone())).unwrap();
-        assert_eq!(told, Change { call: "put", names: vec!["a/b".into()], lease: None });
+        assert_eq!(told.called("put"), Change { call: "put", names: vec!["a/b".into()], lease: None });
         let keys = Keys::From { first: b"a"[..].into(), end: Some(b"b"[..].into()) };
         let delete = Op::Delete { keys, prev: false };
         assert_eq!(of_command(&Command::Txn(Txn::of(delete.clone()))).unwrap().names, ["a to b"]);

@@ -8,7 +8,7 @@ use super::look::instance::{self, Wanted};
 use super::{unready, watch};
 use crate::bells::{Bell, Hanging};
 use crate::limits::{FRESH_MAX, FRESH_MIN, FRESH_PATIENCE, FRESH_RECENT_MAX, PAGE, PAGE_BYTES, RETRY_AFTER};
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

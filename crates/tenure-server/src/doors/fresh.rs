@@ -3,7 +3,7 @@
 
 use crate::limits::{COUNTED_MAX, FRESH_ITEMS_MAX, FRESH_MAX, FRESH_MIN, FRESH_SERVICES_MAX, FRESH_SHARED};
 use crate::node::Node;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(crate) use seat::settled;
 pub use stream::{StreamAnswers, serve_stream};
 
 use crate::node::Node;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use futures::Stream;
 use tenure_api::Code;
 use tenure_api::v1::{Failure, WatchInstancesReply, WatchInstancesRequest, WatchReply, WatchRequest};

@@ -1,11 +1,12 @@
 //! Waiting for a seat: how a door learns that a claim in line was seated, or will never be.
 
-use crate::limits::RETRY_AFTER;
+use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, RETRY_AFTER};
 use crate::node::Node;
-use crate::proposer::Unready;
 use crate::trace;
+use crate::unready::Unready;
 use tenure_core::{LeaseId, Ledger, Name, Outcome, Reply};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
 /// Waits until a claim in line is seated or over, and says how it stands then.
@@ -26,7 +27,7 @@ pub(crate) async fn settled(
             node.read_stale(|ledger| (ledger.standing(lease, resources), waited_for(ledger, lease, resources)));
         if !matches!(standing, Ok(Reply::Waiting(_))) {
             // This node's copy may be behind the end of the lease. A read that is linearizable decides.
-            let standing = node.read(|ledger, _| ledger.standing(lease, resources)).await;
+            let standing = timeout(LEADER_PATIENCE, certain(node, lease, resources)).await;
             match standing.map_err(|_| Unready::Unknown)? {
                 Ok(Reply::Waiting(_)) => continue,
                 standing => return Ok(standing),
@@ -34,6 +35,16 @@ pub(crate) async fn settled(
         }
         if name == still && !seating.changed().instrument(trace::waiting()).await {
             return Err(Unready::Unknown);
+        }
+    }
+}
+
+/// How a claim stands, by a linearizable read. A claim is granted in a failover, too, when no node answers reads for a moment.
+async fn certain(node: &Node, lease: LeaseId, resources: &[Name]) -> Outcome {
+    loop {
+        match node.read(|ledger, _| ledger.standing(lease, resources)).await {
+            Ok(standing) => return standing,
+            Err(_) => sleep(LEADER_PAUSE).await,
         }
     }
 }

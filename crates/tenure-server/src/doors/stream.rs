@@ -6,7 +6,7 @@ use crate::access::audit::Change;
 use crate::limits::{RETRY_AFTER, STREAM_ANSWERS_MAX, STREAM_IN_FLIGHT_MAX, STREAM_WAITS_MAX};
 use crate::metrics::{Call, Door, OK};
 use crate::node::Node;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt};

@@ -235,7 +235,7 @@ impl Consensus {
         self.book.member(leader).map(|member| member.client_addr).filter(|address| !address.is_empty())
     }
 
-    /// The rules that all members know. An entry is never stamped with others.
+    /// The newest rules that all members know.
     pub(crate) fn rules(&self) -> u32 {
         self.book.rules_of_members().unwrap_or(RULES_MAX).min(RULES_MAX)
     }

@@ -5,8 +5,8 @@ use crate::access::{Caller, WatchRoom};
 use crate::limits::{LEADER_PATIENCE, LEADER_PAUSE, REQUEST_BYTES_MAX};
 use crate::metrics::OK;
 use crate::node::Node;
-use crate::proposer::Unready;
 use crate::shares::Client;
+use crate::unready::Unready;
 use tenure_api::etcd::{Fault, etcdserverpb as pb, header};
 use tenure_api::v1::Failure;
 use tenure_core::{Command, Holder, Keys, Lease, Ledger, Moment, Reply, Txn};
@@ -76,10 +76,13 @@ impl EtcdDesk {
         self.header(self.node.read_stale(Ledger::kv_revision))
     }
 
-    /// Does what a command says, once a node leads.
-    pub(super) async fn submit(&self, command: Command) -> Result<Reply, Fault> {
-        let change = Change::of(&command);
-        let answer = self.submit_led(command).await;
+    /// Tells the audit log how a change was answered, in the words of etcd.
+    pub(super) async fn audited<T>(
+        &self,
+        change: Option<Change>,
+        answer: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let answer = answer.await;
         if let Some(change) = change {
             let denied = Fault::denied();
             let code = match &answer {
@@ -87,22 +90,29 @@ impl EtcdDesk {
                 Err(fault) if *fault == denied => tenure_api::Code::Denied.text(),
                 Err(fault) => &fault.text,
             };
-            let drawn = match &answer {
-                Ok(Reply::Granted { lease, .. }) => Some(lease.number()),
-                _ => None,
-            };
-            change.answered(self.node.wall_ms(), &self.caller, code, drawn);
+            change.answered(self.node.wall_ms(), &self.caller, code, None);
         }
         answer
     }
 
-    async fn submit_led(&self, command: Command) -> Result<Reply, Fault> {
+    /// Whether the caller's key is still valid, and may name what a command names.
+    pub(super) fn may_submit(&self, command: &Command) -> Result<(), Fault> {
         if !matches!(command, Command::ReleaseLease(_)) {
-            let retired =
-                |failure: Failure| Fault::ours(tonic::Code::Unauthenticated, format!("tenure: {}", failure.message));
-            self.caller.still_has_its_key().map_err(retired)?;
+            self.has_its_key()?;
         }
-        self.caller.may_order(&command).map_err(denied)?;
+        self.caller.may_order(command).map_err(denied)
+    }
+
+    /// Whether the caller's key is still valid.
+    pub(super) fn has_its_key(&self) -> Result<(), Fault> {
+        let retired =
+            |failure: Failure| Fault::ours(tonic::Code::Unauthenticated, format!("tenure: {}", failure.message));
+        self.caller.still_has_its_key().map_err(retired)
+    }
+
+    /// Does what a command says, once a node leads.
+    pub(super) async fn submit(&self, command: Command) -> Result<Reply, Fault> {
+        self.may_submit(&command)?;
         let command = self.caller.sign(command);
         let outcome = led(|| {
             let (node, command) = (self.node.clone(), command.clone());

@@ -2,6 +2,7 @@
 
 use super::access::of_stream;
 use super::{EtcdDesk, Replies};
+use crate::access::audit::Change;
 use crate::limits::{KEEP_ALIVE_LOTS_MAX, KEEP_ALIVES_MAX};
 use futures::{Stream, StreamExt};
 use std::pin::pin;
@@ -36,7 +37,8 @@ impl EtcdDesk {
                 Fault::ours(tonic::Code::InvalidArgument, "tenure: the number of a lease is not negative")
             })?,
         };
-        self.submit(Command::Grant(Grant::plain(lease, self.holder(), ms, self.node().draw_number()))).await?;
+        let command = Command::Grant(Grant::plain(lease, self.holder(), ms, self.node().draw_number()));
+        self.audited(Change::of(&command), self.submit(command)).await?;
         let header = Some(self.header_now());
         Ok(pb::LeaseGrantResponse { header, id: number(lease), ttl, error: String::new() })
     }
@@ -44,12 +46,17 @@ impl EtcdDesk {
     pub(super) async fn lease_revoke(&self, asked: pb::LeaseRevokeRequest) -> Result<pb::LeaseRevokeResponse, Fault> {
         let lease = read_lease(asked.id).ok_or_else(Fault::no_lease)?;
         // Of claims on the lease, the caller need not know: their holders may still be at work.
-        let release = ReleaseLease { lease, proof: Proof::Nothing };
-        match self.submit(Command::ReleaseLease(release)).await? {
-            // To give a lease back twice is no error by our rules, and one by etcd's.
-            Reply::AlreadyReleased => Err(Fault::no_lease()),
-            _ => Ok(pb::LeaseRevokeResponse { header: Some(self.header_now()) }),
-        }
+        let command = Command::ReleaseLease(ReleaseLease { lease, proof: Proof::Nothing });
+        let change = Change::of(&command);
+        let answer = async {
+            match self.submit(command).await? {
+                // To give a lease back twice is no error by our rules, and one by etcd's.
+                Reply::AlreadyReleased => Err(Fault::no_lease()),
+                _ => Ok(()),
+            }
+        };
+        self.audited(change, answer).await?;
+        Ok(pb::LeaseRevokeResponse { header: Some(self.header_now()) })
     }
 
     pub(super) async fn time_to_live(
@@ -138,6 +145,7 @@ impl EtcdDesk {
 
     /// Renews leases. The seconds of each in the order asked; 0 of one that is gone.
     async fn keep_alive(&self, asked: &[i64]) -> Result<Vec<i64>, Fault> {
+        self.has_its_key()?;
         let ids: Vec<Option<LeaseId>> = asked.iter().map(|number| read_lease(*number)).collect();
         let leases: Vec<Renewal> = ids.iter().flatten().map(|lease| Renewal { lease: *lease, ttl: None }).collect();
         let mut renewed = match leases.is_empty() {

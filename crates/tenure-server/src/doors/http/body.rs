@@ -3,7 +3,7 @@
 use super::HttpDoor;
 use super::problem::Problem;
 use crate::limits::{BODY_PATIENCE, REQUEST_BYTES_MAX, RETRY_AFTER};
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use axum::body::{Bytes as RawBytes, HttpBody};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};

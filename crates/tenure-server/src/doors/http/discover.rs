@@ -8,7 +8,7 @@ use crate::bells::Bell;
 use crate::doors::fleet;
 use crate::doors::look::instance::Wanted;
 use crate::limits::{DISCOVER_WAIT_MAX, RETRY_AFTER, WATCH_PULSE};
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::RawQuery;

@@ -125,7 +125,7 @@ pub(super) async fn watch(door: HttpDoor, RawQuery(query): RawQuery, headers: He
     let first = match replies.next().await {
         Some(Ok(reply)) => message(&reply),
         Some(Err(failure)) => return Err(failure.into()),
-        None => return Err(crate::proposer::Unready::Stopping.into()),
+        None => return Err(crate::unready::Unready::Stopping.into()),
     };
     let told = futures::stream::iter([first]).chain(with_pulse(replies));
     let end = async move {

@@ -8,7 +8,7 @@ use crate::doors::desk::Desk;
 use crate::doors::seat;
 use crate::limits::{POLL_RENEWAL_MIN, RETRY_AFTER};
 use crate::listen::Peer;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use std::time::Duration;
 use tenure_api::v1::acquire_reply::State;
 use tenure_api::v1::request::Body as Ask;

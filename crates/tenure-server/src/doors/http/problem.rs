@@ -1,7 +1,7 @@
 //! The no as `application/problem+json`: a stable code, a sentence, and every fact that gRPC's failure carries.
 
 use super::count::Refused;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};

@@ -9,7 +9,7 @@ use crate::access::Caller;
 use crate::bells::{Bell, Hanging};
 use crate::limits::{FOLLOWED_EVENTS_MAX, LEADER_PAUSE, PAGE_BYTES, XDS_GATHER, XDS_PAGE};
 use crate::node::Node;
-use crate::proposer::Unready;
+use crate::unready::Unready;
 use futures::{Stream, StreamExt};
 use prost::Message;
 use std::collections::HashMap;
