@@ -137,6 +137,11 @@ pub(crate) fn access(settings: &Settings, what: &str) -> Result<Access, Failure>
     Ok(keys.map(Access::by).unwrap_or_default())
 }
 
+/// The files that hold private keys, or what is enough to check API keys.
+pub(crate) fn secrets(settings: &Settings) -> Vec<PathBuf> {
+    [&settings.tls_key, &settings.peer_tls_key, &settings.api_keys].into_iter().flatten().cloned().collect()
+}
+
 /// The API keys of a file.
 pub(crate) fn api_keys(path: &Path, what: &str) -> Result<ApiKeys, Failure> {
     let text =

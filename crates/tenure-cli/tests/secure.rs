@@ -466,6 +466,30 @@ fn data_of_a_server_is_private() {
 }
 
 #[test]
+fn secrets_that_others_can_read_are_warned_of() {
+    let place = Place::new();
+    let (full, _) = place.keys();
+    let files = [place.file("keys"), place.file("pki/node-1.key")];
+    let set = |file: &String, mode| std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).unwrap();
+    files.iter().for_each(|file| set(file, 0o600));
+    let warning = "a file with secrets can be read by other users";
+    let server = place.serve("pki/node-1", &["--api-keys", &files[0]]);
+    let authority = place.file("pki/ca.crt");
+    let env = [("TENURE_ADDR", server.addr.as_str()), ("TENURE_CA_FILE", &authority), ("TENURE_API_KEY", &full)];
+    // It serves after it has said what is to be said.
+    assert!(types(&["ls"], &env).status.success());
+    assert!(!server.words().contains(warning), "{}", server.words());
+    server.stop();
+    for file in &files {
+        set(file, 0o644);
+        let server = place.serve("pki/node-1", &["--api-keys", &files[0]]);
+        server.until_said(&format!("{warning}; close it with chmod go-rwx file={file}"));
+        server.stop();
+        set(file, 0o600);
+    }
+}
+
+#[test]
 fn api_key_is_not_sent_in_the_clear() {
     // 0.0.0.0 reaches this listener, but is not a loopback address.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,7 +3,9 @@
 
 use crate::support::{all_accepted, entry, key, order, put, refusal, restored};
 use std::sync::Arc;
-use tenure_core::limits::{DELETED_MAX, ENTRY_STEPS_MAX, TXN_BYTES_MAX, TXN_DEPTH_MAX, TXN_KEYS_MAX, TXN_OPS_ALL_MAX};
+use tenure_core::limits::{
+    DELETED_MAX, ENTRY_ANSWER_BYTES_MAX, ENTRY_STEPS_MAX, TXN_BYTES_MAX, TXN_DEPTH_MAX, TXN_KEYS_MAX, TXN_OPS_ALL_MAX,
+};
 use tenure_core::{
     Applied, Command, Compare, Delete, Entry, Hang, Keys, Ledger, Op, OpDone, Outcome, Part, Put, Range, Refusal,
     Relation, Reply, Subject, TXN_DEPTH, TXN_OPS_ALL, Txn,
@@ -113,6 +115,27 @@ fn transactions_of_one_entry_share_its_work() {
     assert_eq!(outcomes[3..], [overloaded.clone(), overloaded]);
     order(&mut ledger, 4, delete()).unwrap();
     assert_eq!(restored(&ledger).state_hash(), ledger.state_hash());
+}
+
+/// What the transactions of one entry answer has a bound, too, and a small answer fits behind it.
+#[test]
+fn answers_of_one_entry_share_its_room() {
+    let (mut ledger, size) = (Ledger::default(), 1_000_000);
+    order(&mut ledger, 0, txn(vec![write("large", size)])).unwrap();
+    let look = || Op::Range(Range::of(Keys::One(key("large"))));
+    let most = TXN_BYTES_MAX / size;
+    let large = || txn((0..most).map(|_| look()).chain([write("x", 1)]).collect());
+    let small = || txn(vec![write("small", 1), Op::Range(Range::of(Keys::One(key("small"))))]);
+    let fit = ENTRY_ANSWER_BYTES_MAX / (most * size);
+    let commands = (0..=fit).map(|_| large()).chain([small(), large()]).collect();
+    let outcomes = ledger.apply(&entry(1, commands)).outcomes;
+    let overloaded = Err(Refusal::Overloaded { what: BYTES.into(), max: TXN_BYTES_MAX });
+    assert!(outcomes[..fit].iter().all(Result::is_ok), "{fit} of them fit");
+    // What they answer is too large to be printed.
+    assert!(outcomes[fit] == overloaded, "one more does not");
+    assert!(matches!(&outcomes[fit + 1], Ok(Reply::Txn(_))), "a small one fits");
+    assert!(outcomes[fit + 2] == overloaded, "and no large one after it");
+    order(&mut ledger, 2, large()).unwrap();
 }
 
 /// Keys that the outcomes of an entry name.

@@ -51,9 +51,9 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The mode of a data directory whose file names or files other users can read; none if they cannot.
-pub fn mode_for_others(directory: &Path) -> Option<u32> {
-    let mode = std::fs::metadata(directory).ok()?.permissions().mode() & 0o777;
+/// The mode of a file, or of a directory, that other users can read; none if they cannot.
+pub fn mode_for_others(path: &Path) -> Option<u32> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
     (mode & 0o044 != 0).then_some(mode)
 }
 

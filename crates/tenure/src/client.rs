@@ -131,6 +131,12 @@ impl ClientBuilder {
     }
 }
 
+/// Whether a claim or a registration may be sent again if its outcome is unknown: the server tells a copy apart by the ids of the new
+/// lease, or by the number of the request. A copy of any other one could take again what was given back meanwhile.
+const fn repeat_of(has_grant: bool, number: u64) -> Repeat {
+    if has_grant || number > 0 { Repeat::Safe } else { Repeat::Never }
+}
+
 /// Draws the ids that a grant does not name: asked again with the same ones, it is the same grant.
 fn named(grant: &mut v1::GrantRequest) {
     if grant.lease == 0 {
@@ -302,8 +308,7 @@ impl Client {
             let request = request.clone();
             async move { rpc.acquire(request).await }
         };
-        let is_told_apart = request.grant.is_some() || request.number > 0;
-        self.inner.way.call(if is_told_apart { Repeat::Safe } else { Repeat::Never }, call).await
+        self.inner.way.call(repeat_of(request.grant.is_some(), request.number), call).await
     }
 
     calls! { Never:
@@ -393,8 +398,7 @@ impl Client {
             let request = request.clone();
             async move { rpc.register(request).await }
         };
-        let is_told_apart = request.grant.is_some() || request.number > 0;
-        self.inner.way.call(if is_told_apart { Repeat::Safe } else { Repeat::Never }, call).await
+        self.inner.way.call(repeat_of(request.grant.is_some(), request.number), call).await
     }
 
     /// A page of the instances of a service.
@@ -462,5 +466,16 @@ impl Conversation {
     /// The two halves, for callers that send and receive on their own.
     pub fn split(self) -> (mpsc::Sender<Request>, Streaming<Response>) {
         (self.requests, self.responses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_without_ids_are_never_repeated() {
+        assert_eq!([repeat_of(true, 0), repeat_of(false, 1)], [Repeat::Safe, Repeat::Safe]);
+        assert_eq!(repeat_of(false, 0), Repeat::Never);
     }
 }

@@ -68,6 +68,7 @@ async fn run(
     let certificates = Certificates::open(&settings, what)?;
     let (tls, peer_tls) = (certificates.tls(), certificates.peer_tls());
     let access = secure::access(&settings, what)?;
+    let secrets = secure::secrets(&settings);
     let scheme = if tls.is_some() { "https" } else { "http" };
     let doors = Doors { tls, access: access.clone(), peers_speak_tls: peer_tls.is_some(), ..doors(&settings, what)? };
     let listener = bind(settings.listen, "--listen").await?;
@@ -99,7 +100,7 @@ async fn run(
         node.ready().await.map_err(|why| Failure::new(&cannot_open(&directory), &why, "See the log above."))?;
         voice.ready(&node, &directory, &address, clock.monotonic());
         supervisor::ready();
-        warn_of_readers(&directory);
+        warn_of_readers(&directory, &secrets);
         Ok::<(), Failure>(())
     };
     let serve = async {
@@ -207,11 +208,18 @@ async fn peers(settings: &Settings, plan: &Plan) -> Result<Option<TcpListener>, 
     }
 }
 
-/// Data that other users of the machine can read is worth a line, after those that say that the server is ready.
-fn warn_of_readers(directory: &Path) {
+/// Data and secrets that other users of the machine can read are worth a line each, after those that say that the server is
+/// ready.
+fn warn_of_readers(directory: &Path, secrets: &[PathBuf]) {
     if let Some(mode) = tenure_server::mode_for_others(directory) {
         let (directory, mode) = (directory.display(), format!("{mode:o}"));
         tracing::warn!(%directory, mode, "the data directory can be read by other users; close it with chmod go-rwx");
+    }
+    for file in secrets {
+        if let Some(mode) = tenure_server::mode_for_others(file) {
+            let (file, mode) = (file.display(), format!("{mode:o}"));
+            tracing::warn!(%file, mode, "a file with secrets can be read by other users; close it with chmod go-rwx");
+        }
     }
 }
 

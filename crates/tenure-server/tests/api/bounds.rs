@@ -105,6 +105,44 @@ async fn a_value_for_many_watchers_is_kept_once() {
     assert!(grown < 64 << 20, "{} MiB more than before", grown >> 20);
 }
 
+/// Two watchers of one stream: what one of them has yet to receive is compacted while the client reads nothing. The other one receives
+/// every change all the same.
+#[tokio::test]
+async fn a_compacted_watcher_costs_others_no_change() {
+    let server = Server::start();
+    let mut kv = kv(&server).await;
+    let now = kv.put(put("a", vec![0])).await.unwrap().into_inner().header.unwrap().revision;
+    let (asks, asked) = mpsc::channel(4);
+    let mut client = WatchClient::new(channel(&server).await).max_decoding_message_size(usize::MAX);
+    let mut replies = client.watch(ReceiverStream::new(asked)).await.unwrap().into_inner();
+    // More than fits between the server and a client that does not read.
+    let (many, large) = (400, vec![7; 100_000]);
+    let first = now + many + 1;
+    for (key, start_revision) in [("a", now + 1), ("b", first)] {
+        let create = pb::WatchCreateRequest { key: key.into(), start_revision, ..pb::WatchCreateRequest::default() };
+        asks.send(pb::WatchRequest { request_union: Some(Ask::CreateRequest(create)) }).await.unwrap();
+        let created = soon("a watcher", replies.message()).await.unwrap().unwrap();
+        assert!(created.created && !created.canceled, "{created:?}");
+    }
+    for _ in 0..many {
+        kv.put(put("a", large.clone())).await.unwrap();
+    }
+    for _ in 0..2 {
+        kv.put(put("b", vec![1])).await.unwrap();
+    }
+    let compact = pb::CompactionRequest { revision: first - 1, ..pb::CompactionRequest::default() };
+    kv.compact(compact).await.unwrap();
+    let (mut is_compacted, mut seen) = (false, Vec::new());
+    while !is_compacted || seen.len() < 2 {
+        let told = soon("a change", replies.message()).await.unwrap().unwrap();
+        match told.watch_id {
+            0 => is_compacted |= told.canceled && told.compact_revision == first - 1,
+            _ => seen.extend(told.events.iter().map(|event| event.kv.as_ref().unwrap().mod_revision)),
+        }
+    }
+    assert_eq!(seen, [first, first + 1]);
+}
+
 /// A look that takes several slices finds one revision, although others write between them, and forget what was before.
 #[tokio::test]
 async fn a_long_range_is_of_one_revision() {
