@@ -124,3 +124,44 @@ impl Sink for Found {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probes::tests::alone;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tenure_api::etcd::etcdserverpb as pb;
+    use tenure_core::{Command, Grant, Hang, Holder, Keys, Put, Ttl};
+
+    /// Whether another task of this thread runs before a look has come to its end. Under one lock for all of it, none does.
+    async fn lets_others_run(look: impl Future<Output = ()>) -> bool {
+        let ran = AtomicBool::new(false);
+        let other = async { ran.store(true, Ordering::Relaxed) };
+        let look = async {
+            look.await;
+            ran.load(Ordering::Relaxed)
+        };
+        futures::future::join(look, other).await.0
+    }
+
+    #[tokio::test]
+    async fn long_looks_let_writers_in() {
+        let node = alone().await;
+        for n in 0..2 * SLICE_LOOKS {
+            let key = Key::parse(format!("k/{n}").as_bytes()).unwrap();
+            let put = Command::Put(Put { key, value: Some([0][..].into()), lease: Hang::Free });
+            let lease = LeaseId::from_number(n as u64 + 1).unwrap();
+            let grant = Grant::plain(lease, Holder::parse("h").unwrap(), Ttl::from_millis(600_000).unwrap(), 1);
+            let (put, grant) = futures::join!(node.propose(put), node.propose(Command::Grant(grant)));
+            assert!(put.unwrap().is_ok() && grant.unwrap().is_ok());
+        }
+        let desk = EtcdDesk::new(node);
+        let all = Range::of(Keys::Prefix(b"k/"[..].into()));
+        let range = async { assert_eq!(desk.look(&all).await.unwrap().0.count, 2 * SLICE_LOOKS as u64) };
+        assert!(lets_others_run(range).await, "a range");
+        let leases = async { assert_eq!(desk.look_at_leases().await.0.len(), 2 * SLICE_LOOKS) };
+        assert!(lets_others_run(leases).await, "a list of leases");
+        let hash = async { drop(desk.hash_kv(pb::HashKvRequest { revision: 0 }).await.unwrap()) };
+        assert!(lets_others_run(hash).await, "a hash");
+    }
+}
