@@ -104,8 +104,8 @@ impl ServiceClock {
         }
         self.pace = match self.pace {
             Pace::Stuck => Pace::Opens(at),
-            // One that took so long was in another stall. A disk that is always so slow does not stop time for ever: that is
-            // looked at once.
+            // One that took so long was in another stall. A disk that is always so slow must not stop time, so this is
+            // done once.
             Pace::Opens(since) if proposed >= since && at > proposed + STEP_MAX => Pace::Reopens(at),
             Pace::Opens(since) | Pace::Reopens(since) if proposed >= since + STEP_MAX => Pace::Runs,
             pace => pace,

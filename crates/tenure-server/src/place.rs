@@ -11,7 +11,7 @@ pub struct Place {
     pub node: Option<u64>,
     /// Where peers reach it; empty if they do not.
     pub peer_addr: String,
-    /// Where clients reach it, with the scheme; empty if that is nobody's business.
+    /// Where clients reach it, with the scheme; empty if no client needs to know.
     pub client_addr: String,
     /// What to do if the data directory is new.
     pub begin: Begin,

@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// Whether this process writes an audit log. A flag, for the reason that is told in `trace.rs`.
+/// Whether this process writes an audit log. A flag, for the reason in `trace.rs`.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
 /// Sends audit events from now on, to a subscriber that this process has.

@@ -67,7 +67,7 @@ impl Peer for Door {
         requests: Request<Streaming<AppendRequest>>,
     ) -> Result<Response<Self::AppendStream>, Status> {
         let certificate = shown(&requests);
-        // A connection that breaks ends the entries; whoever sent them notices by itself.
+        // A connection that breaks ends the entries; their sender notices by itself.
         let requests = requests.into_inner().take_while(|request| ready(request.is_ok()));
         let replies = self.0.append_shown(requests.filter_map(|request| ready(request.ok())).boxed(), certificate);
         Ok(Response::new(replies.map(|reply| reply.map_err(refused)).boxed()))

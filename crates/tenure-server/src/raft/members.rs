@@ -19,7 +19,7 @@ pub enum CannotChange {
     /// It makes no sense here.
     #[error("{0}")]
     Refused(String),
-    /// Nobody leads; nothing was changed.
+    /// No node leads; nothing was changed.
     #[error("{0}")]
     NotNow(String),
 }
