@@ -537,7 +537,7 @@ fn changes_are_in_the_audit_log_and_reads_are_not() {
     assert!(told[0]["lease"].is_string() && told[0]["wall_ms"].is_u64(), "{told:?}");
     assert_eq!(facts(&told[1]), ("bob".into(), "denied".into(), "127.0.0.1".into()), "{told:?}");
     assert_eq!((&told[2]["call"], &told[2]["names"][0]), (&"put".into(), &"a".into()), "{told:?}");
-    // A backup changes nothing and has everything in it, so who took one is told, and who was refused one.
+    // A backup changes nothing and has everything in it, so the log names who took one, and who was refused one.
     assert_eq!(code(&["cluster", "backup", &place.file("taken")], &full), Some(0));
     assert_eq!(code(&["cluster", "backup", &place.file("refused")], &read), Some(77));
     tenure_testkit::until_so("a line for each of the backups", || lines(&log).len() == 5);

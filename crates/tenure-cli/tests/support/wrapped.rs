@@ -99,7 +99,7 @@ pub fn until(what: &str, is_so: impl FnMut() -> bool) {
     until_or(|| what.to_owned(), is_so);
 }
 
-/// The same; what never came is told as it is when the time is over.
+/// The same; if the words never come, the failure shows the text as it is then.
 pub fn until_or(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
